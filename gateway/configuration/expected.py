@@ -203,11 +203,7 @@ def table_or(words: str, table: type, short: Callable[[object], bool]) -> Must:
 
 
 def secret(words: str) -> Must:
-    """Mark a value that messages must not repeat.
-
-    Args:
-        words: the constraint in words.
-    """
+    """Mark a value that messages must not repeat."""
     return Must(words, lambda _, inner: inner(), secret=True)
 
 
@@ -325,8 +321,6 @@ def parts_of(hint: Any) -> tuple[Any, ...]:
 
 
 class ValueCheck(Protocol):
-    """A check of values of a type."""
-
     def validate_python(self, value: object, /) -> Any:
         """Convert a value to its type; raise ``pydantic_core.ValidationError`` if it is invalid."""
 

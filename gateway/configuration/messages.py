@@ -48,11 +48,6 @@ class TableRefused(ValueError):
         self.key = key
 
     def within(self, table: Place) -> tuple[Place, str]:
-        """Return place and text of the fault.
-
-        Args:
-            table: the place of the table.
-        """
         return (*table, self.key) if self.key else table, self.fault
 
 
@@ -145,7 +140,6 @@ def unknown(key: str, known: Iterable[str]) -> str:
 
 
 def unknown_among(known: Iterable[str]) -> str:
-    """Describe an unknown key that must not be shown."""
     return f"this has an unknown key, which is not shown; it must be one of {', '.join(known)}"
 
 

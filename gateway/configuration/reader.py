@@ -55,7 +55,6 @@ class Document:
     """A parsed TOML file.
 
     Attributes:
-        called: its name in messages.
         members: its keys and their values.
         secret: whether its values, and keys that could be values, are kept out of messages.
     """
@@ -154,7 +153,6 @@ class _Sought:
     """The required type of a value, and the limits on messages about it.
 
     Attributes:
-        hint: its type.
         kinds: whether messages name the type of a found value; a variable is always a string.
         secret: whether messages omit the found value.
     """
@@ -164,7 +162,6 @@ class _Sought:
     secret: bool = False
 
     def fault(self, error: Mapping[str, Any]) -> tuple[Place, str]:
-        """Return place and text of one of pydantic's errors."""
         place: Place = error["loc"][1:]  # without the index in the list around the value
         reason = error.get("ctx", {}).get("error", "")
         if error["type"] == _UNKNOWN:
@@ -198,7 +195,6 @@ class _Sought:
         return any(note is not None and note.secret for note in notes)
 
     def _type_at(self, place: Place) -> Any:
-        """Return the declared type of a place."""
         *_, hint = self._types_to(place)
         return hint
 

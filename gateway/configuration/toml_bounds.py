@@ -52,9 +52,6 @@ def check_bounds(text: str) -> None:
     Invalid TOML passes: the parser stops there, and reports it. Up to that point, strings and
     comments end here where they end for the parser.
 
-    Args:
-        text: of the whole file.
-
     Raises:
         TooMuch: a bound is exceeded; the message quotes nothing of the file.
     """
