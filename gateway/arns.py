@@ -10,7 +10,6 @@ class Arns:
     """Makes the ARNs of one account in one region.
 
     Attributes:
-        region: the region's name.
         account: the account's twelve digits.
     """
 
@@ -29,9 +28,5 @@ class Arns:
         return f"arn:aws:{service}:{self.region}:{self.account}:{what}"
 
     def of_principal(self, name: str) -> str:
-        """Return the ARN of a principal, in STS's form for users that IAM does not know.
-
-        Args:
-            name: of the principal.
-        """
+        """Return the ARN of a principal, in STS's form for users that IAM does not know."""
         return f"arn:aws:sts::{self.account}:federated-user/{name}"

@@ -85,18 +85,12 @@ class Gateway:
     in between.
 
     Attributes:
-        settings: all settings of the gateway.
         store: keeps the objects that are made while the gateway runs.
         data: the folder of its data; None to keep nothing.
         kept_out: paths of this machine that callers must not name.
-        clock: measures times.
         wall_clock: returns epoch seconds.
-        arns: makes ARNs.
         authenticator: finds out the sender of a request and the sender's permissions.
         streams: the open streams; their metrics' registry is the gateway's.
-        bidirectional: the operation InvokeEndpointWithBidirectionalStream.
-        router: chooses instances.
-        fleet: the running endpoints.
         model_data_refusal: says why the maker of a model may not read model data at a place, and
             nothing if it may; set by the service that knows makers.
         endpoints: all endpoints, for the gateway's user: the fleet, unless a service knows more.
@@ -114,7 +108,6 @@ class Gateway:
         ports: the front of a gateway that listens itself; None before its start.
 
     Args:
-        settings: all settings of the gateway.
         tls: the TLS context of the TLS port; None without such a port, or if
             :meth:`listen_with_tls` opens it later.
         wall_clock: returns epoch seconds, for signatures.
@@ -289,7 +282,6 @@ class Gateway:
                 await self.disk_recovery.attempt(step)
 
     async def _undo_start(self) -> None:
-        """Undo a start that has failed."""
         try:
             for service in self.services:
                 await self._end(service, service.drain(0))

@@ -32,15 +32,10 @@ class Ports:
 
     Args:
         settings: where to listen, and the limits of connections and streams.
-        dispatcher: answers the exchanges.
-        metrics: counts connections.
-        clock: measures times.
         tls: the context of the TLS port; None without such a port, or if :meth:`open_tls` opens it
             later.
 
     Attributes:
-        http1: the server of HTTP/1.1.
-        http2: the server of HTTP/2.
         listener: accepts the connections of both.
     """
 

@@ -39,7 +39,6 @@ class QuotaFull(Exception):
     Attributes:
         owner: the owner whose limit is reached; empty for the limit of all owners together.
         used: how much is used of that limit.
-        most: the limit.
         in_line: whether the limit is the length of the line.
     """
 
@@ -58,7 +57,6 @@ class _Claim(NamedTuple):
     """A claim that waits.
 
     Attributes:
-        size: how much it claims.
         granted: gets its result when the claim is granted.
     """
 
@@ -77,9 +75,6 @@ class Quota:
     6. A claim without a wait may count in several shares, such as an address's and a key's.
 
     It belongs to one event loop: no other thread may call it.
-
-    Args:
-        limits: the limits.
     """
 
     def __init__(self, limits: QuotaLimits) -> None:
@@ -97,7 +92,6 @@ class Quota:
 
     @property
     def used(self) -> int:
-        """How much all owners use together."""
         return self._used
 
     @property
@@ -105,7 +99,6 @@ class Quota:
         return self._waiting
 
     def used_by(self, owner: str) -> int:
-        """Return how much one owner uses."""
         return self._of_owners.get(owner, 0)
 
     def take(self, size: int, *owners: str) -> None:
@@ -130,10 +123,6 @@ class Quota:
 
     def check(self, size: int, *owners: str) -> None:
         """Raise the error that :meth:`take` would raise, and use nothing.
-
-        Args:
-            size: as in :meth:`take`.
-            owners: as in :meth:`take`.
 
         Raises:
             QuotaFull: there is not as much left.

@@ -88,5 +88,4 @@ def call_each(services: Iterable[Service], call: Callable[[Service], object]) ->
 
 
 def has_failed(service: Service) -> LogLine:
-    """Return the log line for a service that has failed."""
     return LogLine("a service has failed", service=type(service).__name__)

@@ -30,12 +30,9 @@ class Reloading:
     and stop. Settings that cannot be read change nothing.
 
     Args:
-        settings: the settings that the gateway runs with.
         load: reads them anew; raises SettingsError.
-        fleet: follows them.
         clock: measures the time between two looks at the file.
         path: of the file; None if there is none.
-        services: follow them too.
     """
 
     def __init__(
@@ -60,7 +57,6 @@ class Reloading:
         self._stopped = False
 
     def start(self) -> None:
-        """Watch the file from now on."""
         if self._path is not None:
             self._timer = self._clock.call_later(SETTINGS_CHECK_INTERVAL, self._look)
 

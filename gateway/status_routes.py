@@ -26,7 +26,6 @@ class Status:
     """The operations /healthz, /readyz and /metrics.
 
     Args:
-        streams: the streams, whose state the operations report.
         is_ready: whether the endpoints have come up, or the wait for them is over.
     """
 
@@ -38,7 +37,6 @@ class Status:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of the three operations."""
         return (
             Route("Healthz", READING, HEALTHZ, self.healthz, Access.ANYONE, reserved=True),
             Route("Readyz", READING, READYZ, self.readyz, Access.ANYONE, reserved=True),

@@ -12,12 +12,7 @@ PLAIN_WIDTH: Final = 120
 
 
 def console_for(file: TextIO, plain_width: int = PLAIN_WIDTH) -> Console:
-    """Make a console; outside a terminal it is plain, without colours and of one width.
-
-    Args:
-        file: a terminal, or another file.
-        plain_width: the width for another file.
-    """
+    """Make a console; outside a terminal it is plain, without colours and of one width."""
     if file.isatty():
         return Console(file=file, highlight=False)
     return Console(
