@@ -69,10 +69,10 @@ def add_to(commands: Commands) -> None:
         "conform",
         help=COMMANDS["conform"],
         description=(
-            "Check a container against the wire contract, clause by clause: a container that runs, "
-            "one that is started for the checks as the platform would, by a command or of an "
-            "engine's image, or an image's archive. Or, the other way round, check a gateway, by a "
-            "container that writes down what the gateway sends."
+            "Check a container against the wire contract, clause by clause. The container may run "
+            "already (--url), or the command starts it as the platform would (--command, --image). "
+            "An image's archive is checked without a start. With --platform, check a gateway: a "
+            "container of the command's records the gateway's messages."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The warning where the gateway has waited for parts after the end of input.
 _LATE = (
     "parts that came after the end of input: {}; a platform that closes at once, as AWS does, may "
-    "lose such with this container: give --wait SECONDS there, and see "
+    "lose such parts of this container; give --wait SECONDS there, and see "
     + page("how-to/configure.md")
 )
 
@@ -51,8 +51,8 @@ def add_to(commands: Commands) -> None:
         "invoke",
         help=COMMANDS["invoke"],
         description=(
-            "Open a stream and talk both ways at once. Without --text, --file or --wav each line "
-            "of standard input is a message; its end is the end of input."
+            "Open a stream, and send and receive at the same time. Without --text, --file or --wav "
+            "each line of standard input is a message, and its end ends the stream's input."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -90,7 +90,7 @@ class LocalRoots:
         """
         root = self._root_of(path, path)
         if root is None:
-            raise ValueError(f"{path} is not below any of the {self.setting} any more")
+            raise ValueError(f"{path} is no longer in one of the {self.setting}")
         return root
 
     def _root_of(self, path: Path, named: Path) -> Path | None:

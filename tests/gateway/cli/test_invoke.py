@@ -389,7 +389,7 @@ async def test_what_a_platform_that_closes_would_lose_is_told(
     assert counted.startswith(f"{total} part{'s' if total > 1 else ''} back")
     lost = (
         f"parts that came after the end of input: {after}; a platform that closes at once, as AWS "
-        "does, may lose such with this container: give --wait SECONDS there, and see "
+        "does, may lose such parts of this container; give --wait SECONDS there, and see "
         "https://github.com/partway/partway/blob/main/docs/how-to/configure.md"
     )
     assert notes == ([lost] if noted else [])
