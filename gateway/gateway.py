@@ -91,8 +91,8 @@ class Gateway:
         wall_clock: returns epoch seconds.
         authenticator: finds out the sender of a request and the sender's permissions.
         streams: the open streams; their metrics' registry is the gateway's.
-        model_data_refusal: says why the maker of a model may not read model data at a place, and
-            nothing if it may; set by the service that knows makers.
+        model_data_refusal: says why the maker of a model may not read model data at a place; empty
+            if it may. The service that knows makers sets it.
         endpoints: all endpoints, for the gateway's user: the fleet, unless a service knows more.
         answer_deployments: answers the operator's requests for deployments; None if no service
             makes any.

@@ -1,10 +1,12 @@
 """The limits of the gateway, each with its unit and its precedent.
 
 Limits that an operator may change are defaults: ``partway.gateway.settings.settings`` starts from
-them. Sizes are bytes, times are seconds. Limits of both sides of the wire are in
-:mod:`partway.protocol.limits`, those of the fleet in :mod:`partway.gateway.fleet.limits`, of the
-control plane in :mod:`partway.gateway.apis.control.limits`, and of requests to containers in
-:mod:`partway.gateway.containers.limits`.
+them. Sizes are bytes, times are seconds. Further limits are in other modules:
+
+- :mod:`partway.protocol.limits`: both sides of the wire
+- :mod:`partway.gateway.fleet.limits`: the fleet
+- :mod:`partway.gateway.apis.control.limits`: the control plane
+- :mod:`partway.gateway.containers.limits`: requests to containers
 """
 
 from __future__ import annotations
@@ -298,16 +300,16 @@ HTTP2_MAX_UNSENT: Final = 1 * MIB
 HTTP2_MAX_STREAMS_IN_ALL: Final = 4 * MAX_STREAMS
 
 #: A client that has its whole response may go on with its request. Its bytes are dropped and
-#: credited. A reset tells the client to stop when nothing has come for this long (clause 2.3-6: a
-#: reset after 1 s hangs SDKs that close later) …
+#: credited. A reset tells the client to stop when nothing has come for this long. A reset after 1 s
+#: hangs SDKs that close later (clause 2.3-6).
 HTTP2_LATE_QUIET: Final = 30.0
-#: … or when so much has come, as much as the largest part: five minutes of speech at 16 kHz have
-#: 9.6 MB …
+#: The reset also follows when this much has come, which is the largest part. Five minutes of speech
+#: at 16 kHz have 9.6 MB.
 HTTP2_LATE_BYTES: Final = 16 * MIB
-#: … or after this long in all, however little has come (Envoy's stream idle timeout: 5 minutes) …
+#: The reset also follows after this long in all (Envoy's stream idle timeout: 5 minutes).
 HTTP2_LATE_TIMEOUT: Final = 300.0
-#: … or when there are more such streams: on one connection, also at most half of those that it may
-#: have open; and on all connections. They hold 5 KiB each.
+#: The reset also follows when there are more such streams on one connection, or on all connections.
+#: A connection's limit is also half of the streams that it may have open. Each holds 5 KiB.
 HTTP2_LATE_STREAMS: Final = 100
 HTTP2_LATE_STREAMS_IN_ALL: Final = MAX_STREAMS
 #: The same time for a client that had its whole response before it sent any of its body. Version

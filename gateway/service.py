@@ -23,9 +23,9 @@ class Service:
     before those that need it, except for :meth:`aclose`, which it calls in the opposite order. A
     method does nothing unless a service overrides it.
 
-    After a fault in a method that is no coroutine, or during the drain, the gateway logs the
-    service's name and goes on with the other services. After a fault during the drain, the exit
-    status of ``partway serve`` is 1.
+    A fault in a method that is not a coroutine, or during the drain, does not stop the other
+    services: the gateway logs the service's name. After a fault during the drain, the exit status
+    of ``partway serve`` is 1.
     """
 
     @property

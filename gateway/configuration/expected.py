@@ -8,8 +8,8 @@ A table of a file is a frozen dataclass, and each of its fields is a key::
         lifetime: Annotated[float, number(above=0, unit="seconds")] = 1800.0
         max_part: Annotated[int, whole(1, 16_777_216, "bytes")] = 1_048_576
 
-A field without a default is a required key. A field whose type is a dataclass is a table within the
-table, ``dict[str, …]`` a table with names of the user's, ``tuple[…, ...]`` an array.
+A field without a default is a required key. Its type decides what the value is: a dataclass stands
+for a table, ``dict[str, …]`` for a table with the user's names, and ``tuple[…, ...]`` for an array.
 
 Define a note with a lambda outside of the class: ``typing.get_type_hints`` evaluates annotations
 with the class for its globals, so a lambda there cannot see its module.

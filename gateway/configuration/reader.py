@@ -46,7 +46,7 @@ _UNKNOWN: Final = "unexpected_keyword_argument"
 _MISSING: Final = "missing"
 #: pydantic appends this to a table's key if the key itself is wrong.
 _NAME: Final = "[key]"
-#: For a value of any type that is none of those allowed.
+#: pydantic reports this for a value that is not one of the allowed values.
 _NO_CHOICE: Final = "literal_error"
 
 

@@ -137,8 +137,8 @@ _Seconds = Annotated[float, number(above=0, most=_DAY, unit="seconds")]
 # --- The tables ----------------------------------------------------------------------------------
 
 
-# Without slots, as the next class: an endpoint's table inherits these keys and those of its
-# streams, and Python allows slots from one base class only.
+# This class and the next one have no slots. An endpoint's table inherits from both and from
+# StreamPolicy, and Python allows slots from one base class only.
 @dataclass(frozen=True, kw_only=True)
 class InstanceTable:
     """``[instance]``: defaults for the instances of all endpoints.

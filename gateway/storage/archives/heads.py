@@ -1,7 +1,7 @@
 """The headers of a tar file's members, read forward and within bounds.
 
 The module does not use ``tarfile``. In Python versions up to 3.13 a pax header of 200 KB keeps
-``tarfile`` busy for minutes, and headers that announce one another recurse without end. Only a
+``tarfile`` busy for minutes. Headers that announce one another make it recurse without end. Only a
 name, a size, a kind, a mode and a link's target are read here; all other fields are ignored.
 """
 

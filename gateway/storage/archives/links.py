@@ -15,7 +15,7 @@ class LinkedWays:
     """Resolves an archive's symbolic links, each of which must stay inside at every step.
 
     The links are resolved by name. On a disk, 40 links of a thousand steps each could lead to one
-    another, and to follow one of them takes a tenth of a second. A link that leaves the archive's
+    another. To follow one of them would take a tenth of a second. A link that leaves the archive's
     folder and returns by the folder's name is refused: it leads outside once the folder is renamed.
 
     Args:

@@ -5,7 +5,7 @@ folder of unpacked data is named by the content. The first user has the data mad
 it removed. Unfinished data has another name and is renamed when it is complete, so no instance sees
 a part.
 
-Unpacked data is read-only. For a folder that is used in place the launcher decides: an engine
+Unpacked data is read-only. The launcher decides about a folder that is used in place. An engine
 mounts it read-only, and a process may write there if its user may.
 
 No data is kept from one gateway to the next, except for containers that outlive a gateway.

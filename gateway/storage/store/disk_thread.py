@@ -25,8 +25,8 @@ _T = TypeVar("_T")
 class DiskThread:
     """Runs work on a thread of its own, in the order of the calls.
 
-    The thread is a daemon: a thread that hangs in a system call, as on a file system whose server
-    is gone, does not keep the process from ending.
+    The thread may hang in a system call, as on a file system whose server is gone. It is a daemon,
+    so that it does not keep the process from ending.
 
     Args:
         clock: measures how long work waits to begin, and how long the close takes.
