@@ -169,7 +169,7 @@ async def test_a_start_that_fails_at_the_admin_socket_leaves_no_container(tmp_pa
     app = web.Application()
     partway.aiohttp.setup(app, of_gateway)
     runner = web.AppRunner(app)
-    with pytest.raises(partway.aiohttp.DataDirectoryError, match="the admin socket cannot be made"):
+    with pytest.raises(partway.aiohttp.DataDirectoryError, match="admin socket cannot be created"):
         await runner.setup()
     await runner.cleanup()
     DataDirectory.opened(data).close()  # no task of the gateway is left either

@@ -638,9 +638,8 @@ def test_a_store_that_cannot_be_used_ends_the_start(refused, tmp_path):
     code, errors = refused("--data-dir", str(tmp_path), "--port", "0")
     assert code == 1
     assert errors == (
-        f"partway serve: {file}: this must be a database that Partway has made, and it is no "
-        "database at all; move it away, or name another folder with --data-dir DIR "
-        "(SQLITE_NOTADB)\n"
+        f"partway serve: {file}: this file is not a database; it must be one that Partway has "
+        "made; move it away, or name another folder with --data-dir DIR (SQLITE_NOTADB)\n"
     )
     assert file.read_bytes() == b"somebody's notes\n" * 100
 
