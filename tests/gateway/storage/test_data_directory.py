@@ -214,9 +214,7 @@ def test_what_cannot_be_a_data_directory(tmp_path, what):
     else:
         path.write_text("")
         path = path / "x" if what == "below a file" else path
-    with pytest.raises(
-        DataDirectoryError, match=r"the gateway cannot keep its data here: \w.*dir"
-    ):
+    with pytest.raises(DataDirectoryError, match=r"the gateway cannot keep its data here: \w.*dir"):
         DataDirectory.opened(path)
 
 
