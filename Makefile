@@ -38,10 +38,11 @@ explore: $(VENV)/installed-test  ## run the property tests on new examples
 test-text: .venv-text/installed  ## test the language model on the CPU; TORCH names the torch to install
 	$(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(TEXT_CHECKS)
 
-lint: $(VENV)/installed-lint  ## run ruff and mypy
+lint: $(VENV)/installed-lint  ## run ruff and mypy, and look for sentences that readers stumble over
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python -m tests.prose
 
 format: $(VENV)/installed-lint  ## fix the faults that ruff can fix
 	$(BIN)/ruff check --fix

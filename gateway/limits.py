@@ -274,7 +274,7 @@ HTTP2_OPENING_WINDOW: Final = 65_535
 HTTP2_STREAM_WINDOW: Final = 256 * KIB
 
 #: The credit of all streams of a connection together. It is given back on receipt (clause 2.6-2),
-#: so it bounds the bytes under way and not those held. 16 MiB is 1.3 Gbit/s at 100 ms.
+#: so it bounds the bytes under way and not those held. For example, 16 MiB is 1.3 Gbit/s at 100 ms.
 HTTP2_CONNECTION_WINDOW: Final = 16 * MIB
 
 #: HPACK's table for our headers (RFC 9113 §6.5.2: the initial size), even if a client allows more.

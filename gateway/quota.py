@@ -105,7 +105,6 @@ class Quota:
         """Use more, at once.
 
         Args:
-            size: how much.
             owners: the owners whose shares it counts in, each at most once; :data:`NOBODY` has
                 none.
 
@@ -144,7 +143,6 @@ class Quota:
         """Use more as soon as it is this claim's turn; a claim that is cancelled uses nothing.
 
         Args:
-            size: how much.
             owner: the owner whose share it counts in.
 
         Raises:

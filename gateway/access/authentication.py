@@ -199,8 +199,6 @@ class Authenticator(ABC):
 
         Args:
             name: the principal's name, as in :class:`Identity`.
-            action: in IAM's words.
-            resource: its ARN.
         """
 
 

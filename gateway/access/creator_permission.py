@@ -31,8 +31,6 @@ class MakersLeave:
 
         Args:
             maker: the principal's name; empty if it is unknown.
-            action: in IAM's words.
-            resource: its ARN.
         """
         if self._may(maker, action, resource):
             return ""

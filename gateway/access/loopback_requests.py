@@ -37,8 +37,6 @@ def check_nearness(
 
     Args:
         peer: the address that the request's connection comes from.
-        version: of the request's HTTP.
-        raw_headers: the request's, as they came.
         proxies: addresses of proxies, whose clients are not visible here.
 
     Raises:

@@ -22,7 +22,6 @@ def check_origin(headers: Mapping[str, str], allowed: frozenset[str], *, encrypt
     here, so a name does not prove that the page is ours (DNS rebinding).
 
     Args:
-        headers: the request's.
         allowed: further origins that pass.
         encrypted: whether the request came with TLS: then a page of ours is https.
 

@@ -49,7 +49,6 @@ def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory |
     folder on a full disk: changes would be lost when the gateway ends, and earlier ones forgotten.
 
     Args:
-        loaded: the settings.
         warnings: takes the lines to log once the gateway listens. If another gateway has the port,
             it also has the folder, and the error about the port is enough.
 

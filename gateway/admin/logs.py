@@ -78,10 +78,8 @@ def log_lines(
     instance that printed last is read.
 
     Args:
-        asked: the lines that are asked for.
         instances: returns the ids of the endpoint's instances, each with whether it may print more;
             None once the endpoint is gone.
-        folder: the folder of the logs.
         clock: measures the time between two looks at the logs.
         closing: set when the gateway stops: logs are then read to their end, and not followed.
 

@@ -53,9 +53,9 @@ class Mount:
     def __init__(self, app: web.Application, prefix: str, handler: Handler) -> None:
         if not _PREFIX.fullmatch(prefix):
             raise PrefixError(
-                f"prefix: {cut(repr(prefix), _SHOWN)} was given; it must be segments that each "
-                "begin with a slash and have letters, digits, '-', '.', '_' and '~' alone, such "
-                "as '/models', or '' for all paths"
+                f"prefix: {cut(repr(prefix), _SHOWN)} was given; it must be segments such as "
+                "'/models', or '' for all paths. A segment begins with a slash and has only "
+                "letters, digits, '-', '.', '_' and '~'"
             )
         #: The application's own place is part of its path, once it is a sub-application.
         self._root = app.router.add_resource(prefix)

@@ -150,10 +150,8 @@ def ask(
     """Ask the gateway of a data directory; return its answer, whose body is not read yet.
 
     Args:
-        directory: the data directory.
         method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.
         path: parts of the path.
-        query: of the request.
         body: of the request, to be sent as JSON; None for none.
         patience: seconds for each read, the first included; None for as long as it takes.
 

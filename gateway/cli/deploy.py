@@ -131,7 +131,6 @@ def _wanted(options: argparse.Namespace, here: Path) -> dict[str, Any]:
     """Make the gateway's request of the options.
 
     Args:
-        options: the command's.
         here: the folder that relative paths begin at.
     """
     container: dict[str, Any] = {}
@@ -160,7 +159,6 @@ def _wait(asked: AskedDeployment, config: str, latest: int) -> int:
     """Show how an endpoint comes up, until it is in service or has failed; return the status.
 
     Args:
-        asked: the endpoint.
         config: the configuration that it must serve by.
         latest: the version of its latest instance before.
     """

@@ -66,7 +66,6 @@ def table(endpoints: Iterable[EndpointStatus], now: float) -> RenderableType:
     A terminal of 80 columns shows each state and number whole.
 
     Args:
-        endpoints: the endpoints' states.
         now: the time in epoch seconds, for ages.
     """
     rows = Table(box=None, pad_edge=False, header_style="dim")
@@ -119,7 +118,6 @@ class ChangesSeen:
         """Yield a line for each change; the numbers of open streams and requests are left out.
 
         Args:
-            endpoints: the endpoints' states.
             now: the time, in UTC.
         """
         after = {

@@ -30,7 +30,6 @@ def opened_input(
     """Open the input before there is a stream, so that a wrong file is known at once.
 
     Args:
-        options: the command's.
         say: told how a WAV file is converted, and how it is cut.
 
     Raises:

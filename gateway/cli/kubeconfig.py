@@ -103,7 +103,6 @@ def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str)
     """Write the file's text, as YAML.
 
     Args:
-        url: the gateway's.
         roots: the roots to trust, PEM; None for the system's.
         token: a principal's; None where the gateway does not authenticate.
         namespace: the namespace of commands that name none.

@@ -61,7 +61,6 @@ def descriptors_of(loaded: Settings, of_stream: int = 1) -> int:
     """Most descriptors that a gateway's connections may need at once.
 
     Args:
-        loaded: its settings.
         of_stream: connections of each stream besides its client's.
     """
     streams = loaded.max_streams * of_stream

@@ -146,8 +146,6 @@ async def serve(
     """Serve until SIGTERM or SIGINT, then drain; a second signal hastens.
 
     Args:
-        loaded: the settings.
-        load: reads them anew.
         config: their file, if there is one.
         dialler: opens every stream's connection with its container.
 
@@ -275,7 +273,6 @@ async def _open_tls_port(gateway: Gateway, urls: list[str], up: AsyncExitStack) 
     """Listen on the TLS port once the disk takes its certificate.
 
     Args:
-        gateway: listens on the port.
         urls: the gateway's URLs; one is added.
         up: ends the certificate's watch.
 

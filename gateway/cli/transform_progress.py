@@ -39,7 +39,6 @@ def progress_line(progress: JobProgress, seconds: float) -> str:
     """Write a job's progress as a line.
 
     Args:
-        progress: the job's.
         seconds: since it began to ask.
     """
     over = len(progress.outcomes)

@@ -86,9 +86,7 @@ def whole(least: int, most: int | None = None, unit: str = "") -> Must:
     """Require a whole number; ``true`` and ``1.0`` are refused.
 
     Args:
-        least: smallest allowed.
         most: largest allowed; None for no bound.
-        unit: of the number, such as ``bytes``.
     """
     kind = f"a whole number of {unit}" if unit else "a whole number"
     bounds = f", {least} or more" if most is None else f" from {least} to {most}"
@@ -108,7 +106,6 @@ def number(
         least: smallest allowed; or
         above: exclusive lower bound.
         most: largest allowed; None for no bound.
-        unit: of the number, such as ``seconds``.
     """
     lowest = f"above {above:g}" if least is None else f"from {least:g}"
     highest = "" if most is None else f"{' to' if above is None else ' and at most'} {most:g}"
@@ -124,7 +121,6 @@ def text(words: str, allows: Callable[[str], object]) -> Must:
     """Require a string of a certain form.
 
     Args:
-        words: the form in words.
         allows: whether a string has the form. It may raise ValueError with a reason, which is
             shown.
     """
@@ -140,7 +136,6 @@ def whole_of(words: str, allows: Callable[[int], object]) -> Must:
     """Require a whole number, where bounds alone do not define which.
 
     Args:
-        words: the constraint in words.
         allows: whether a number fulfils it; as for :func:`text`.
     """
     return Must(
@@ -164,8 +159,6 @@ def array(words: str, least: int = 0, most: int | None = None, *, stop: bool = T
     """Require an array, for ``tuple[…, ...]`` and ``frozenset[…]``.
 
     Args:
-        words: the constraint in words.
-        least: the smallest number of values.
         most: the largest number of values; None for no bound but that of the file.
         stop: whether to stop at the first wrong value. A file of 8 MiB can hold four million of
             them.
@@ -189,8 +182,6 @@ def table_or(words: str, table: type, short: Callable[[object], bool]) -> Must:
     """Require a table, or a short form, which is left as it is.
 
     Args:
-        words: the constraint in words.
-        table: the dataclass with its keys.
         short: whether a value is such a short form.
     """
     return Must(

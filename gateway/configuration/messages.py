@@ -55,7 +55,6 @@ def error_of(where: str, faults: Sequence[tuple[Place, str]]) -> SettingsError:
     """Make the exception for faults of one file, variable or flag.
 
     Args:
-        where: the file, variable or flag.
         faults: place and text of each, in their order.
     """
     lines = [
@@ -88,7 +87,6 @@ def given(value: object, *, kind: bool = False, secret: bool = False) -> str:
     """Describe a found value, as in ``'x' was given``.
 
     Args:
-        value: the value.
         kind: whether its type is wrong, and is named: ``the string 'x' was given``.
         secret: whether only its type may be shown.
     """

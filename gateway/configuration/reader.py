@@ -92,8 +92,6 @@ def read_toml(
     """Read a file, which may come from an untrusted user.
 
     Args:
-        path: of the file.
-        most: bytes that are read.
         called: its name in messages; empty for its path.
         secret: whether messages must not repeat its content.
 

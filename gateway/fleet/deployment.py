@@ -133,8 +133,7 @@ class Deployment:
         self._tell_state()
         self._begin(endpoint, awaited=awaited)
 
-    # --- Reading its state
-    # -------------------------------------------------------------------------
+    # --- Reading its state ------------------------------------------------------------------------
 
     @property
     def is_settled(self) -> bool:
@@ -227,8 +226,7 @@ class Deployment:
             further += max(0, variant.instances * variant.launched - stay)
         return further
 
-    # --- Changes
-    # -----------------------------------------------------------------------------------
+    # --- Changes ----------------------------------------------------------------------------------
 
     def change(self, endpoint: Endpoint, *, anew: bool = False) -> None:
         """Change the endpoint (rules 1 and 4).
@@ -276,8 +274,7 @@ class Deployment:
             self._news.clear()
             await self._news.wait()
 
-    # --- How a change proceeds
-    # ---------------------------------------------------------------------
+    # --- How a change proceeds --------------------------------------------------------------------
 
     def _begin(self, endpoint: Endpoint, *, keep: bool = True, awaited: bool = True) -> None:
         self._versions += 1

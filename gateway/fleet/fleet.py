@@ -173,8 +173,7 @@ class Fleet:
                 f"there is no endpoint {name!r}; the endpoints are: {known}", "EndpointNotFound"
             ) from None
 
-    # --- Start and stop
-    # ----------------------------------------------------------------------------
+    # --- Start and stop ---------------------------------------------------------------------------
 
     def start(self, endpoints: Iterable[Endpoint], awaited: Collection[str] = ()) -> None:
         """Deploy the first endpoints; return at once.

@@ -183,8 +183,7 @@ class Instance:
             return {each.hostname: each.url for each in self.place.containers}
         return {each.hostname: "" for each in self._variant.containers}
 
-    # --- Its life
-    # ----------------------------------------------------------------------------------
+    # --- Its life ---------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         try:
@@ -315,8 +314,7 @@ class Instance:
     async def _wait_told(self) -> None:
         await self._told.wait()
 
-    # --- Its pings
-    # ---------------------------------------------------------------------------------
+    # --- Its pings --------------------------------------------------------------------------------
 
     async def _ping(self, but: Collection[str] = ()) -> Mapping[str, str | None]:
         assert self.place is not None, "it has a container"
@@ -349,8 +347,7 @@ class Instance:
             self._log(level, f"instance {self._rules.health}", reason=self._rules.trouble)
             self._on_change(self)
 
-    # --- Changes of state
-    # --------------------------------------------------------------------------
+    # --- Changes of state -------------------------------------------------------------------------
 
     def _happens(self, what: Happening, reason: str = "", said: Sequence[str] = ()) -> None:
         self.state = after(self.state, what)

@@ -104,8 +104,7 @@ class Group:
         self._waiting: Timer | None = None
         self._stopping = False
 
-    # --- Reading its state
-    # -------------------------------------------------------------------------
+    # --- Reading its state ------------------------------------------------------------------------
 
     @property
     def in_rotation(self) -> int:
@@ -158,8 +157,7 @@ class Group:
             tuple(each.status(self._version) for each in self.instances),
         )
 
-    # --- Changes
-    # -----------------------------------------------------------------------------------
+    # --- Changes ----------------------------------------------------------------------------------
 
     def become(self, variant: Variant) -> None:
         """Set another number of instances or another weight; the rest must be as it was."""

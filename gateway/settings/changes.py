@@ -45,7 +45,6 @@ def compare(old: Settings, new: Settings) -> SettingsChanges:
     The content of files that they name, such as roots or model data, is not compared.
 
     Args:
-        old: the settings that the gateway runs with.
         new: the settings to apply, with the same flags and variables.
     """
     before = {endpoint.name: endpoint for endpoint in old.endpoints}

@@ -92,8 +92,6 @@ def _written(name: str, table: EndpointTable, members: Mapping[str, Any]) -> Ite
     """Yield the variants of an endpoint's table.
 
     Args:
-        name: the endpoint's.
-        table: its table.
         members: the same in TOML's types; shows which keys were given.
     """
     where: Where = ("endpoints", name)
@@ -230,7 +228,6 @@ def endpoints_of(
     """Return the endpoints of a file, by their names.
 
     Args:
-        tables: the endpoints' tables, by their names.
         document: the parsed file, which shows which keys were given.
         around: each endpoint's values from outside of its table.
 

@@ -299,8 +299,8 @@ class Settings(ControlSettings, _TopLevel):
             )
         if self.auth == "none" and self.principals is not None:
             raise SettingsError(
-                "--principals needs --auth sigv4, and --auth is none: add --auth sigv4, or leave "
-                "--principals out"
+                "--principals needs --auth sigv4, but --auth has the value none: add --auth sigv4, "
+                "or leave --principals out"
             )
         if (self.tls_cert is None) != (self.tls_key is None):
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
@@ -425,8 +425,6 @@ def _of_the_file(
     """Return the endpoints of the file, by their names.
 
     Args:
-        file: the file.
-        document: the parsed file.
         around: their values from outside of their tables.
         marks: the water marks that the environment sets.
     """
@@ -474,7 +472,6 @@ def changed_policy(base: StreamPolicy, table: Mapping[str, Any], where: str) -> 
     """Return a policy with a caller's changes.
 
     Args:
-        base: the policy without the changes.
         table: settings by their names.
         where: the place of the table, for errors.
 
@@ -494,7 +491,6 @@ def _crossed(
     """Yield each place where the low-water mark is over the high one.
 
     Args:
-        policy: of all.
         endpoints: those that start from it.
     """
     marks: dict[tuple[str, ...], tuple[int, int]] = {

@@ -106,7 +106,6 @@ def default_data_directory(environment: Mapping[str, str], port: int) -> Path:
     """Return the default data directory of a gateway.
 
     Args:
-        environment: usually ``os.environ``.
         port: the port of the gateway, other than 0.
 
     Raises:
@@ -309,7 +308,6 @@ class DataDirectory:
         """Write the gateway's addresses into the directory.
 
         Args:
-            urls: the addresses.
             since: when the gateway began to listen, in epoch seconds.
 
         Raises:
@@ -446,7 +444,6 @@ def _id_of(path: Path, new: str) -> str:
     """Return the directory's id.
 
     Args:
-        path: the path of the directory.
         new: the id that the directory gets if it has none.
 
     Raises:

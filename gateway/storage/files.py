@@ -26,7 +26,6 @@ def open_regular(path: Path, *, follows: bool = True, opened: int | None = None)
     A pipe whose writer never comes would block for ever, and a device has no end.
 
     Args:
-        path: the file.
         follows: whether the path may be a link to a regular file.
         opened: a descriptor of the file, which the returned file takes over; None to open the path.
 
@@ -104,7 +103,6 @@ def locked(path: Path, mode: int = 0o600) -> int:
     read-only disk.
 
     Args:
-        path: the file.
         mode: the mode of a new file, less the process's umask.
 
     Returns:
@@ -135,8 +133,6 @@ def replace_file(path: Path, data: bytes, mode: int) -> None:
 
     Args:
         path: the file, which need not exist.
-        data: the whole new content.
-        mode: the permissions of the file.
 
     Raises:
         OSError: the file cannot be written; the old one is unchanged.
@@ -153,7 +149,6 @@ def replacing(path: Path, mode: int, folder: int | None = None) -> Iterator[Bina
 
     Args:
         path: the file, which need not exist.
-        mode: the permissions of the file.
         folder: a descriptor of the file's folder. The file is then written by the descriptor, even
             if the folder's path changes.
 

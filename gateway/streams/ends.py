@@ -69,7 +69,7 @@ class Ending:
         container_close: the Close to send to the container; None if it has had its Close, or cannot
             get one.
         model_close: the container's own Close, which a raw client sees as it is (clause 3-2).
-        client_close: a close code for a WebSocket client in place of 4424 or 4500.
+        client_close: a close code for a WebSocket client that replaces 4424 and 4500.
     """
 
     cause: Cause

@@ -82,7 +82,7 @@ def _check_path(path: str) -> None:
     dotted = any(segment in (".", "..") for segment in path.split("/"))
     if len(path) > MAX_INVOCATION_PATH or dotted or not INVOCATION_PATH.fullmatch(path):
         raise InputValidationError(
-            f"ModelInvocationPath must be up to {MAX_INVOCATION_PATH} characters, segments of "
-            "letters, digits, '-', '.' and '_' joined by '/', no leading slash, no '.' or '..'",
+            f"ModelInvocationPath must have at most {MAX_INVOCATION_PATH} characters. Its "
+            "segments, joined by '/', have letters, digits, '-', '.' and '_'; none is '.' or '..'",
             "InvalidModelInvocationPath",
         )

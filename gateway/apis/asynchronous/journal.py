@@ -240,9 +240,9 @@ def value_of(make: Callable[[Body], _T], record: Record) -> _T:
         return make(record.body)
     except TypeError as error:
         raise StoreError(
-            f"the record {record.kind} {record.name!r} of the store has other members than "
-            f"this version of Partway writes ({error}); start the version that has written it, "
-            "or name another folder with --data-dir DIR"
+            f"the record {record.kind} {record.name!r} of the store was written by another "
+            f"version of Partway ({error}); start that version, or name another folder with "
+            "--data-dir DIR"
         ) from None
 
 

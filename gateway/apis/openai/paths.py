@@ -37,7 +37,7 @@ def container_target(rest: str, query: str) -> str:
         query: the client's raw query; a token or signature in it is left out.
 
     Raises:
-        InputValidationError: path or query is none of RFC 3986, or the path has dot segments.
+        InputValidationError: path or query violates RFC 3986, or the path has dot segments.
     """
     segments = rest.split("/")
     has_dots = any(unquote(segment) in (".", "..") for segment in segments)

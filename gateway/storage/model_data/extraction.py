@@ -103,7 +103,6 @@ def unpack(archive: Path | PinnedPath, folder: Path, share: RoomShare, wanted: W
         archive: a gzipped tar, at a path whose links are followed, or at a pinned path.
         folder: the new folder; its parent must exist. After an error it holds the members up to
             there.
-        share: takes the disk space.
         wanted: checked at each step.
 
     Returns:

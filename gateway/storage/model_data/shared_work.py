@@ -52,8 +52,6 @@ class SharedWork(Generic[_T]):
         """Do the work, or wait for it if it is being done.
 
         Args:
-            key: identifies the work.
-            work: begins the work.
             take: turns the result into the caller's own; it must not wait.
 
         Returns:

@@ -147,7 +147,6 @@ async def find(source: str, clock: Clock, pinned: PinnedPath | None = None) -> F
     """Look up the current content of a source.
 
     Args:
-        source: the source.
         clock: measures the pauses of S3.
         pinned: the path on this machine that a caller of the API has named. Without a pinned path,
             links are followed.
@@ -245,11 +244,7 @@ async def download(
     """Download a file, read-only.
 
     Args:
-        files: the bucket.
-        file: the file to download.
         into: the path of the new file; its folder must exist.
-        share: takes the disk space.
-        threads: the threads that write.
 
     Raises:
         NoRoom: there is not enough space.
@@ -283,10 +278,7 @@ async def download_folder(
     """Download the files of a prefix into a new folder, read-only except for the folder itself.
 
     Args:
-        found: the files.
         into: the new folder; its parent must exist. After an error it holds the files up to there.
-        share: takes the disk space.
-        threads: the threads that write.
 
     Raises:
         NoRoom: there is not enough space.

@@ -77,8 +77,6 @@ class FilePlace(Protocol):
         """Store a file, whole or not at all; it replaces the file that has its key.
 
         Args:
-            key: the key of the file.
-            content: the whole content.
             size: the size in bytes, which determines the time limit.
             content_type: the media type; empty if unknown. A folder does not keep it.
             coding: the ``Content-Encoding``; empty for none. A folder does not keep it.

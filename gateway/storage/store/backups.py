@@ -112,7 +112,6 @@ def copy_stopped(path: Path, file: Path, shown: Path) -> None:
     """Copy a store that no gateway has open, without a change to it.
 
     Args:
-        path: the path of the store.
         file: the path of an existing, empty file for the copy.
         shown: the name of the copy in messages.
 
@@ -176,7 +175,6 @@ def check_backup(file: Path, shown: Path, steps: Steps = STEPS) -> int:
     Args:
         file: the file, which must not change meanwhile.
         shown: the name of the file in messages.
-        steps: the schema steps that this version knows.
 
     Returns:
         The number of records.
@@ -232,7 +230,6 @@ def restore(path: Path, source: Path) -> tuple[int, Path | None]:
     This process must own the store's folder.
 
     Args:
-        path: the path of the store.
         source: the path of the backup; a link is not followed.
 
     Returns:

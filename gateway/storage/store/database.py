@@ -74,7 +74,6 @@ def open_database(path: Path, steps: Steps = STEPS) -> sqlite3.Connection:
 
     Args:
         path: the path of the file, in an existing folder.
-        steps: the schema steps.
 
     Returns:
         A connection, for this thread alone; its transactions begin and end by statements.

@@ -22,8 +22,6 @@ def read_rows(connection: sqlite3.Connection, path: Path, kind: str = "") -> tup
     """Return the records of a file, or those of one kind.
 
     Args:
-        connection: the connection to the file.
-        path: the path of the file, for messages.
         kind: the kind of the records; empty for all.
 
     Raises:

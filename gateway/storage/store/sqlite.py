@@ -77,9 +77,7 @@ class SqliteStore:
         If the disk refuses, the readable part of the file is read on demand.
 
         Args:
-            path: the path of the file.
             clock: measures how long the disk takes.
-            limits: the limits of the store.
             thread: the thread for this store alone; a new one by default.
 
         Raises:

@@ -56,7 +56,6 @@ def said(path: Path, code: int, what: str = "") -> StoreError:
     """Return the error for a fault of a store's file.
 
     Args:
-        path: the path of the file.
         code: SQLite's primary result code, one of the keys of ``_WORDS``.
         what: details; empty for none.
     """
@@ -77,7 +76,6 @@ def said_by_system(path: Path, error: OSError) -> StoreError:
 
     Args:
         path: the path of the file, unless the error names another file.
-        error: the error of the system.
     """
     kind = StoreUnavailable if is_disk_refusal(error) or _has_no_folder(path) else StoreError
     return kind(

@@ -338,7 +338,7 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ("--image LICENSE", "--image LICENSE: the file is not a tar archive, or is damaged"),
         ("--image docs", "--image docs: Is a directory"),
         ("--image 'a\x1b'", "--image a\ufffd: No such file or directory"),
-        ("--command a --path 'a b'", "--path or --query: ModelInvocationPath must be up to"),
+        ("--command a --path 'a b'", "--path or --query: ModelInvocationPath must have at most"),
         ("--command a --query a", "--path or --query: ModelQueryString must be up to"),
         ("--command a --json /not/there/a", "/not/there/a: it must be a file in a folder"),
         ("--command a --html docs", "docs: it must be a file in a folder that exists"),

@@ -247,7 +247,10 @@ def test_a_certificate_and_its_key(toml):
     ("flags", "what"),
     [
         ({"auth": "sigv4"}, "--auth sigv4 needs --principals"),
-        ({"principals": Path("p")}, "--principals needs --auth sigv4, and --auth is none: add"),
+        (
+            {"principals": Path("p")},
+            "--principals needs --auth sigv4, but --auth has the value none: add",
+        ),
         ({"tls_port": 1, "tls_cert": Path("c")}, "--tls-cert and --tls-key go together"),
         ({"tls_port": 1, "tls_key": Path("k")}, "--tls-cert and --tls-key go together"),
         ({"tls_cert": Path("c"), "tls_key": Path("k")}, "add --tls-port"),
