@@ -55,6 +55,8 @@ NOT_YET: frozenset[str] = frozenset()
 
 _CLAUSE_ID = re.compile(r"\*\*(\d+(?:\.\d+)?-\d+)\*\*")
 _DESELECTED = pytest.StashKey[int]()
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HANDLERS = pytest.StashKey[dict[signal.Signals, object]]()
 _NARROWING_OPTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf")
 
 
@@ -80,11 +82,24 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[object]:
-    """Let a test fail if its coroutine exits, or if it leaves a signal handler behind."""
+    """Where a coroutine exits, its test fails, and the loop and the run go on."""
     if inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = failing(pyfuncitem.obj)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Note the signal handlers before a test and its fixtures."""
+    item.stash[_HANDLERS] = {number: signal.getsignal(number) for number in _SIGNALS}
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[object]:
+    """Report a test that leaves a signal handler behind, and restore the earlier ones."""
     result = yield
+    before = item.stash[_HANDLERS]
     left = {number: signal.getsignal(number) for number in before}
     for number, handler in before.items():
         signal.signal(number, handler)

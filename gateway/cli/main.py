@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from partway import __version__, completion
+from partway import __version__
 from partway.command_parser import CommandParser
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
@@ -75,7 +75,10 @@ def _parser(*asked: str | None) -> argparse.ArgumentParser:
             import_to_stay(f"partway.gateway.cli.{name}").add_to(commands)
         else:
             commands.add_parser(name, help=purpose)
-    completion.add_to(commands, lambda: _parser(*COMMANDS), prog=_PROG)
+    if asked == (None,) or len(asked) > 1:  # else another command runs
+        from partway import completion
+
+        completion.add_to(commands, lambda: _parser(*COMMANDS), prog=_PROG)
     return parser
 
 

@@ -17,6 +17,7 @@ from partway.gateway.access.authentication import Access
 from partway.gateway.apis.control.api import ControlApi
 from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
 from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.apis.openai.errors import openai_object
 from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.apis.prediction.routes import HOST_PREDICT
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
@@ -452,8 +453,9 @@ async def test_each_route_says_who_checks_what_its_sender_may_do():
         if route.access is not Access.ANYONE:
             by_endpoint = "endpoint" in route.path.groupindex
             assert by_endpoint == (route.leave is Leave.OF_ENDPOINT), route.name
-            # One that is no control plane's has its endpoint from the request's host or message.
-            elsewhere = route.path == HOST_PREDICT or route.errors is grpc_status
+            # Others find the endpoint in the request's host, message or model.
+            elsewhere = route.path == HOST_PREDICT
+            elsewhere = elsewhere or route.errors in (grpc_status, openai_object)
             assert by_endpoint or route.control or elsewhere, route.name
         else:
             known = {"Healthz", "Readyz", "Metrics", "GetServerStatus", "UnknownOperation"}
@@ -475,5 +477,5 @@ async def test_callers_may_name_no_file_of_secrets(tmp_path, own):
     (tmp_path / "models").mkdir()
     await planning.endpoint_of("a", a_plan(None, a_model(ModelDataUrl=str(tmp_path / "models"))))
     for path in (tmp_path, file.parent, file):
-        with pytest.raises(ValidationException, match="the gateway's own"):
+        with pytest.raises(ValidationException, match="data of the gateway itself"):
             await planning.endpoint_of("a", a_plan(None, a_model(ModelDataUrl=str(path))))

@@ -75,7 +75,7 @@ def test_more_records_than_a_request_may_have(
             "1,2\n",
             ["--from", "text/csv; label_size=1"],
             1,
-            "has a place for none; add --drop-labels",
+            "can hold none; add --drop-labels",
         ),
         (
             "1,2\n",

@@ -31,7 +31,7 @@ FILE = """
 [[principals]]
 name = "chat-backend"
 actions = ["sagemaker:InvokeEndpoint*", "sagemaker:CallWithBearerToken"]
-access = ["0123456789abcdef"]
+tokens = ["0123456789abcdef"]
 [[principals.keys]]
 access_key_id = "AKIDCHAT"
 secret_access_key = "secret"
@@ -120,7 +120,7 @@ def test_a_key_lasts_twelve_hours_at_most(authenticate):
 def test_a_key_opens_no_other_route(authenticate):
     with pytest.raises(UnrecognizedClient):
         authenticate(bearer(api_key()), access=Access.SIGNED_OR_BEARER)
-    with pytest.raises(IncompleteSignature, match="takes a signature alone"):
+    with pytest.raises(IncompleteSignature, match="takes only a signature"):
         authenticate(bearer(api_key()), access=Access.SIGNED)
 
 
@@ -131,7 +131,7 @@ def test_the_action_needs_a_permission_too(authenticate):
 
 
 def test_two_ways_at_once(authenticate):
-    with pytest.raises(IncompleteSignature, match="more than one way"):
+    with pytest.raises(IncompleteSignature, match="in several ways"):
         authenticate(bearer(api_key()), offered(api_key()))
 
 

@@ -47,7 +47,7 @@ FILE = f"""
 name = "chat-backend"
 actions = ["{STREAM}"]
 resources = ["{ECHO}"]
-access = ["{TOKEN}"]
+tokens = ["{TOKEN}"]
 [[principals.keys]]
 access_key_id = "AKIDONE"
 secret_access_key = "{SECRET}"

@@ -214,5 +214,5 @@ def test_a_record_of_another_version_is_named():
     record = Record(REQUEST, request.id, request.body())
     assert value_of(AsyncRequest.of, record) == request
     for body in (request.body() | {"colour": "red"}, {"id": request.id}):
-        with pytest.raises(StoreError, match=f"async-request '{request.id}' .* start the version"):
+        with pytest.raises(StoreError, match=f"async-request '{request.id}' .* start that version"):
             value_of(AsyncRequest.of, Record(REQUEST, request.id, body))

@@ -73,7 +73,7 @@ def test_a_maker_that_is_not_written_down():
     leave = ModelDataLeave(lambda name, *_: bool(name), ARNS)
     assert leave.refusal("alice", "s3://b/m.tar.gz") == ""
     words = leave.refusal("", "s3://b/m.tar.gz")
-    assert words.startswith("Could not access model data at s3://b/m.tar.gz: the model was made")
+    assert words.startswith("Could not access model data at s3://b/m.tar.gz: the model was created")
     assert words.endswith("create the model anew")
 
 

@@ -262,7 +262,7 @@ async def test_a_stream_ends_whose_sender_may_not_have_it_any_longer(
     ahead[0] = 2  # the file is looked at once a second
     code, said = (await ended(stream)).status
     assert code == "7"
-    assert "leave" in said
+    assert "permission that opened the stream has been withdrawn" in said
 
 
 async def test_a_content_coding_is_undone_and_an_unknown_one_is_unimplemented(calling):
