@@ -37,6 +37,6 @@ class MakersLeave:
         if not maker:
             return (
                 f"{self._made} was created without authentication, or by an older version of the "
-                f"gateway, so its creator, whose permissions count, is unknown; {self._remedy}"
+                f"gateway: its creator, whose permissions it needs, is unknown; {self._remedy}"
             )
         return not_authorized(self._arns.of_principal(maker), action, resource)

@@ -295,7 +295,7 @@ async def test_a_model_without_a_maker(gateway):
         settings.write_text(asks)
         gateway.again()
         alice = gateway.script("alice")
-        assert "so its creator, whose permissions count, is unknown" in failed(alice, "old")
+        assert "its creator, whose permissions it needs, is unknown" in failed(alice, "old")
         code, words = refusal(lambda: alice.create("other", "old"))
         assert code == "ValidationException"
         assert words.endswith("create the model anew.")

@@ -152,7 +152,7 @@ async def test_a_topic_takes_the_leave_of_who_named_it(caplog):
         each.getMessage() for each in caplog.records if "not delivered" in each.getMessage()
     ]
     assert "federated-user/bob is not authorized to perform: sns:Publish" in bob
-    assert "so its creator, whose permissions count, is unknown; create it anew" in nobody
+    assert "its creator, whose permissions it needs, is unknown; create it anew" in nobody
 
 
 async def test_a_topic_without_a_webhook_and_one_notice_too_many(monkeypatch):
