@@ -6,7 +6,7 @@ The container meets the gateway on the wire only (section 1 of ``docs/reference/
 from __future__ import annotations
 
 from partway.container.errors import Busy, ModelError, TooSlow, WorkerDied
-from partway.container.model import Model, Opening, Reply, Request, route
+from partway.container.model import Model, Opening, Reply, Request, request_route, route
 from partway.container.stream import Outgoing, Stream, StreamClosed
 from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
@@ -29,5 +29,6 @@ __all__ = [
     "TooSlow",
     "WorkerDied",
     "Workers",
+    "request_route",
     "route",
 ]

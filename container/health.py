@@ -59,7 +59,7 @@ class Health:
         reason = await self._trouble()
         if reason != self._said:
             if reason is None:
-                _log.info("the model is well")
+                _log.info("the model is healthy")
             else:
                 _log.warning(LogLine("/ping answers 503", reason=reason))
             self._said = reason

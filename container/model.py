@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from multidict import CIMultiDictProxy, MultiMapping
+from multidict import CIMultiDictProxy, MultiDict, MultiDictProxy, MultiMapping
 
 from partway.container.serving.body import PredictBody, read_whole
 from partway.container.stream import Stream
@@ -21,15 +21,21 @@ DEFAULT_PATH = "invocations-bidirectional-stream"
 _FRAMING = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
 #: Statuses whose responses have no body: a client would read one as the next response.
 _WITHOUT_BODY = frozenset({204, 205, 304})
-#: Reserved paths, which cannot take streams.
+#: Reserved paths, which no handler can be mounted on.
 _TAKEN = frozenset({"ping", "invocations", "execution-parameters"})
+#: Methods of request routes: HEAD's and CONNECT's answers have no body.
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PARAMETER = re.compile(r"[a-zA-Z0-9][A-Za-z0-9_-]*")  # as clause 1.6-1's query allows
 _Handler = TypeVar("_Handler", bound=Callable[..., object])
 
 
+def _no_query() -> MultiMapping[str]:
+    return MultiDictProxy(MultiDict())
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to ``/invocations``.
+    """A request to ``/invocations``, or to a path of :func:`request_route`.
 
     Attributes:
         headers: the request's headers; their names may be looked up in any case.
@@ -39,12 +45,14 @@ class Request:
             raises an exception while it is read. Let it pass: the runtime turns it into the right
             answer. Only one task may read the body at a time, and none after the request was
             answered.
+        query: the parameters of the query; each may be repeated.
     """
 
     headers: CIMultiDictProxy[str]
     content_type: str
     length: int | None
     body: AsyncIterable[bytes]
+    query: MultiMapping[str] = field(default_factory=_no_query)
     _predict_body: PredictBody = field(default_factory=PredictBody, repr=False, compare=False)
 
     async def read(self) -> bytes:
@@ -229,11 +237,7 @@ def route(
     """
     if isinstance(query, str) or isinstance(required, str):
         raise TypeError("query and required must be collections of names, not a str")
-    path = path.removeprefix("/")
-    if len(path) > MAX_INVOCATION_PATH or not INVOCATION_PATH.fullmatch(path):
-        raise ValueError(f"{path!r} cannot be an invocation path (clause 4-7)")
-    if path in _TAKEN:
-        raise ValueError(f"/{path} is reserved: streams must be mounted on another path")
+    path = _free_path(path)
     for name in (*(query or ()), *required):
         if not _PARAMETER.fullmatch(name):
             raise ValueError(f"{name!r} cannot be a parameter of a query (clause 4-7)")
@@ -244,3 +248,51 @@ def route(
         return handler
 
     return mount
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRoute:
+    """A path that takes requests beside ``/invocations``.
+
+    Attributes:
+        path: the path, without its first slash.
+        method: the only method that it takes.
+    """
+
+    path: str
+    method: str
+
+
+def request_route(path: str, *, method: str = "POST") -> Callable[[_Handler], _Handler]:
+    """Mount a method of a model on a path, as its handler of requests.
+
+    The handler is like :meth:`Model.invoke`. ::
+
+        @request_route("v1/models", method="GET")
+        async def models(self, request: Request) -> Answer: ...
+
+    On SageMaker, clients reach ``/v1/chat/completions`` alone; a Partway gateway forwards every
+    path below ``/v1``.
+
+    Raises:
+        ValueError: the path or the method has a form that no client could send.
+    """
+    path = _free_path(path)
+    if method not in _METHODS:
+        raise ValueError(f"method: {method!r} was given; it must be one of {', '.join(_METHODS)}")
+
+    def mount(handler: _Handler) -> _Handler:
+        handler.__partway_request_route__ = RequestRoute(path, method)  # type: ignore[attr-defined]
+        return handler
+
+    return mount
+
+
+def _free_path(path: str) -> str:
+    """Return a path without its first slash, unless it cannot be mounted on."""
+    path = path.removeprefix("/")
+    if len(path) > MAX_INVOCATION_PATH or not INVOCATION_PATH.fullmatch(path):
+        raise ValueError(f"{path!r} cannot be an invocation path (clause 4-7)")
+    if path in _TAKEN:
+        raise ValueError(f"/{path} is reserved: handlers must be mounted on another path")
+    return path

@@ -1,14 +1,14 @@
-"""Routing of streams to a model's handlers, by path and query (clause 1.6-1)."""
+"""Routing to a model's handlers: streams by path and query (clause 1.6-1), requests by path."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from multidict import MultiMapping
 
-from partway.container.model import Model, StreamRoute
+from partway.container.model import Model, Request, RequestRoute, StreamRoute
 from partway.container.stream import Stream
 from partway.protocol.websocket.handshake import UpgradeError
 
@@ -75,6 +75,58 @@ class Routes:
 
     def __contains__(self, path: str) -> bool:
         return path in self._handlers
+
+
+RequestHandler = Callable[[Request], Any]
+
+
+class RequestRoutes:
+    """The paths of one model that take requests beside ``/invocations``.
+
+    Raises:
+        TypeError: a handler is neither an ``async def`` nor an async generator, or two handlers
+            share path and method.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._handlers: dict[str, dict[str, RequestHandler]] = {}
+        kind = type(model)
+        for name in dir(kind):
+            handler = getattr(kind, name, None)
+            route = getattr(handler, "__partway_request_route__", None)
+            if not isinstance(route, RequestRoute):
+                continue
+            check_handles_requests(kind, name)
+            by_method = self._handlers.setdefault(route.path, {})
+            if route.method in by_method:
+                raise TypeError(
+                    f"{kind.__name__} has two handlers for {route.method} /{route.path}; it must "
+                    "have one"
+                )
+            by_method[route.method] = getattr(model, name)
+
+    def handlers(self, path: str) -> Mapping[str, RequestHandler] | None:
+        """Return a path's handlers by method; None if the path takes no requests."""
+        return self._handlers.get(path)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths, without their first slash."""
+        return sorted(self._handlers)
+
+    def __len__(self) -> int:
+        return len(self._handlers)
+
+
+def check_handles_requests(kind: type[Model], name: str) -> None:
+    """Refuse a method that cannot answer requests.
+
+    Raises:
+        TypeError: the method is neither a coroutine function nor an async generator.
+    """
+    method = getattr(kind, name)
+    if not (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)):
+        raise TypeError(f"{kind.__name__}.{name} answers requests: it must be async def")
 
 
 def _known(route: StreamRoute) -> str:

@@ -48,7 +48,13 @@ from partway.container.limits import (
 )
 from partway.container.model import Model, Opening, Reply, Request
 from partway.container.replies import send
-from partway.container.routes import Handler, Routes
+from partway.container.routes import (
+    Handler,
+    RequestHandler,
+    RequestRoutes,
+    Routes,
+    check_handles_requests,
+)
 from partway.container.serving.body import DecodedBody, IncomingBody
 from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
@@ -65,6 +71,7 @@ from partway.protocol.http.content_codings import (
     is_coded,
 )
 from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
+from partway.protocol.openai.errors import error_body
 from partway.protocol.websocket.handshake import (
     AFTER_ANSWER,
     CLOSE_HEADER,
@@ -77,6 +84,8 @@ from partway.protocol.websocket.handshake import (
 PING = "/ping"
 INVOCATIONS = "/invocations"
 EXECUTION_PARAMETERS = "/execution-parameters"
+#: Begins the paths of OpenAI's API.
+OPENAI = "/v1/"
 
 _log = logging.getLogger("partway.container.runtime")
 
@@ -116,9 +125,9 @@ class Runtime:
         self._health = health
         self._routes = Routes(model)
         _check_kinds(model)
+        self._request_routes = RequestRoutes(model)
         self._invokes = _takes_invocations(model)
-        self._yields = inspect.isasyncgenfunction(type(model).invoke)
-        if not self._invokes and not self._routes:
+        if not (self._invokes or self._routes or self._request_routes):
             raise TypeError(f"{type(model).__name__} has neither stream() nor invoke()")
         self._max_body = max_body
         self._body_timeout = body_timeout
@@ -150,6 +159,8 @@ class Runtime:
             exchange.closes = True
         if path == PING:
             await self._ping(exchange)
+        elif (handlers := self._requests_at(exchange)) is not None:
+            await self._request(exchange, said, handlers)
         elif path in (INVOCATIONS, EXECUTION_PARAMETERS) and said.by_page:
             exchange.refuse_unread(403, NO_PAGES)
         elif path == INVOCATIONS:
@@ -159,7 +170,17 @@ class Runtime:
         elif path.removeprefix("/") in self._routes or is_upgrade(exchange.headers):
             await self._stream(exchange, path.removeprefix("/"))
         else:
-            exchange.refuse(404, f"nothing is served here: use {PING}, {INVOCATIONS}")
+            self._unknown_path(exchange)
+
+    def _unknown_path(self, exchange: RuntimeExchange) -> None:
+        """Answer 404, below ``/v1`` in the form that OpenAI's clients read."""
+        requests = (f"/{path}" for path in self._request_routes.paths)
+        why = f"nothing is served here: use {', '.join((PING, INVOCATIONS, *requests))}"
+        if exchange.path.startswith(OPENAI) and self._request_routes:
+            headers = {"Content-Type": "application/json"}
+            exchange.respond(404, error_body(why, 404), headers)
+        else:
+            exchange.refuse(404, why)
 
     async def _ping(self, exchange: RuntimeExchange) -> None:
         """Answer ``/ping`` (clause 1.1-2), by GET and by POST: the documentation has both."""
@@ -196,6 +217,31 @@ class Runtime:
         if not self._invokes:
             exchange.refuse_unread(501, "this model takes streams, not invocations")
             return
+        await self._admitted(exchange, said, self._model.invoke)
+
+    def _requests_at(self, exchange: RuntimeExchange) -> Mapping[str, RequestHandler] | None:
+        """Return the handlers of a path; None if it has none, or a stream is asked for."""
+        if is_upgrade(exchange.headers):
+            return None
+        return self._request_routes.handlers(exchange.path.removeprefix("/"))
+
+    async def _request(
+        self, exchange: RuntimeExchange, said: _Said, handlers: Mapping[str, RequestHandler]
+    ) -> None:
+        handler = handlers.get(exchange.method)
+        if said.by_page:
+            exchange.refuse_unread(403, NO_PAGES)
+        elif handler is None:
+            methods = ", ".join(sorted(handlers))
+            exchange.closes = True  # the body is left unread
+            exchange.refuse(405, f"the method must be one of {methods}", {"Allow": methods})
+        else:
+            await self._admitted(exchange, said, handler)
+
+    async def _admitted(
+        self, exchange: RuntimeExchange, said: _Said, handler: RequestHandler
+    ) -> None:
+        """Answer a request, unless it is known beforehand that it cannot be taken."""
         obstacle = self.activity.obstacle()
         if obstacle is not None:
             exchange.refuse_unread(503, obstacle)
@@ -212,9 +258,11 @@ class Runtime:
             return
         with self.activity.counted():
             exchange.ask_for_body()
-            await self._answer(exchange, said)
+            await self._answer(exchange, said, handler)
 
-    async def _answer(self, exchange: RuntimeExchange, said: _Said) -> None:
+    async def _answer(
+        self, exchange: RuntimeExchange, said: _Said, handler: RequestHandler
+    ) -> None:
         body = IncomingBody(exchange, self._max_body, self._body_timeout)
         patience = asyncio.timeout(self._answer_timeout)
         try:
@@ -224,10 +272,11 @@ class Runtime:
                 if is_coded(said.coding):
                     taken = DecodedBody(body, said.coding, self._max_body)
                     headers, length = _uncoded(headers), None
-                asked = Request(headers, said.content_type, length, taken)
-                answer = self._model.invoke(asked)
+                asked = Request(headers, said.content_type, length, taken, _query(exchange))
+                answer = handler(asked)
                 # An async generator is sent item by item, whatever its annotation says.
-                reply = Reply(cast("_Items", answer)) if self._yields else await answer
+                yields = inspect.isasyncgen(answer)
+                reply = Reply(cast("_Items", answer)) if yields else await answer
                 await send(exchange, reply, lambda: patience.reschedule(None))
                 return
         except asyncio.CancelledError:
@@ -267,7 +316,7 @@ class Runtime:
     async def _stream(self, exchange: RuntimeExchange, path: str) -> None:
         try:
             key = self._check_upgrade(exchange)
-            query = MultiDictProxy(MultiDict(parse_qsl(exchange.query, keep_blank_values=True)))
+            query = _query(exchange)
             handler = self._routes.handler(path, query)
             opening = Opening(_request_id(exchange), path, query, exchange.headers)
             with self.activity.counted():
@@ -354,6 +403,10 @@ def _said(headers: Mapping[str, str]) -> _Said:
     )
 
 
+def _query(exchange: RuntimeExchange) -> MultiDictProxy[str]:
+    return MultiDictProxy(MultiDict(parse_qsl(exchange.query, keep_blank_values=True)))
+
+
 def _check_kinds(model: Model) -> None:
     """Check that each method is, or is not, an ``async def``, as its callers expect.
 
@@ -377,10 +430,8 @@ def _takes_invocations(model: Model) -> bool:
     Raises:
         TypeError: the model's ``invoke`` is neither a coroutine function nor an async generator.
     """
-    invoke = type(model).invoke
-    if not (inspect.iscoroutinefunction(invoke) or inspect.isasyncgenfunction(invoke)):
-        raise TypeError(f"{type(model).__name__}.invoke answers requests: it must be async def")
-    return invoke is not Model.invoke
+    check_handles_requests(type(model), "invoke")
+    return type(model).invoke is not Model.invoke
 
 
 def _is_cancelled() -> bool:

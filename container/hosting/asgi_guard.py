@@ -203,7 +203,7 @@ class Guard:
         if trouble != self._trouble:
             self._trouble = trouble
             if trouble is None:
-                _log.info("the app is well")
+                _log.info("the app is healthy")
             else:
                 _log.warning(LogLine("/ping answers 503", reason=trouble))
 

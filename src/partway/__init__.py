@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TooSlow,
         WorkerDied,
         Workers,
+        request_route,
         route,
     )
     from partway.container.tabular import Columns, TabularModel
@@ -96,6 +97,7 @@ __all__ = [
     "connect_sync",
     "credentials_from_environment",
     "reconnecting",
+    "request_route",
     "route",
 ]
 

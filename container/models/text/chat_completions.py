@@ -6,21 +6,26 @@ https://platform.openai.com/docs/api-reference/chat
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from partway.container.models.text.generation_request import (
+    IMPOSSIBLE,
+    MAX_TURNS,
     Ask,
+    ChatTurn,
     Members,
     Refused,
-    ask_of,
+    Role,
+    asks_nothing,
     flag_of,
-    known_members,
     members_of,
+    quoted,
     sampling_of,
     string_of,
-    turns_of,
 )
+from partway.protocol.openai.errors import error_body
 
 FinishReason = Literal["stop", "length"]
 
@@ -38,12 +43,33 @@ MAX_MODEL_CHARACTERS: Final = 256
 _TELLTALE: Final = frozenset(
     {"model", "max_tokens", "max_completion_tokens", "stream", "stream_options"}
 )
-_KNOWN: Final = _TELLTALE | {"messages", "temperature", "top_p", "stop", "user"}
-_HINTS: Final = {
-    "prompt": "use messages",
-    "max_new_tokens": "use max_completion_tokens",
-    "queue": "chat completions do not interrupt each other; leave it out",
+_KNOWN: Final = _TELLTALE | {"messages", "temperature", "top_p", "stop"}
+
+#: Members that this model cannot obey, with the reason.
+_REFUSED: Final[Mapping[str, str]] = {
+    name: IMPOSSIBLE[name]
+    for name in (
+        *("n", "logprobs", "top_logprobs", "tools", "functions", "response_format"),
+        *("tool_choice", "function_call"),
+    )
 }
+#: Values of these that ask for nothing beyond those of :data:`~.generation_request.IMPOSSIBLE`.
+_ASK_NOTHING: Final[Mapping[str, tuple[object, ...]]] = {
+    "top_logprobs": (0,),
+    "best_of": (1,),
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+}
+_ROLES: Final[Mapping[str, Role]] = {
+    "system": "system",
+    "developer": "system",  # OpenAI's newer name
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",  # OpenAI's older name
+}
+#: Parts of a message whose text is read, by their types.
+_TEXT_PARTS: Final = {"text": "text", "refusal": "refusal"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +80,16 @@ class ChatAsk:
         ask: the generation request; it always has ``messages``.
         stream: whether the answer is sent as events.
         include_usage: whether a last event counts tokens.
-        model: the name that the client used, which the answer repeats; None if it gave none.
+        model: the name that the client used, which the answer repeats; None if it gave none, or an
+            empty one.
+        ignored: names of members that have no effect.
     """
 
     ask: Ask
     stream: bool = False
     include_usage: bool = False
     model: str | None = None
+    ignored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +101,6 @@ class Usage:
 def is_chat(members: Members) -> bool:
     """Whether a JSON body is a chat completion request, and not an :class:`Ask`."""
     return "messages" in members and not _TELLTALE.isdisjoint(members)
-
-
-def invocation_of(body: bytes) -> Ask | ChatAsk:
-    """Parse the body of a request to ``/invocations``, of either form.
-
-    Raises:
-        Refused: as in :func:`ask_of` and :func:`chat_of`.
-    """
-    members = members_of(body)
-    if members is None:
-        return ask_of(body)
-    return chat_of(members) if is_chat(members) else ask_of(members)
 
 
 def chat_of(body: bytes | Members) -> ChatAsk:
@@ -98,19 +115,39 @@ def chat_of(body: bytes | Members) -> ChatAsk:
     members = members_of(body) if isinstance(body, bytes) else body
     if members is None:
         raise Refused("the body of a chat completion must be a JSON object")
-    members = known_members(members, _KNOWN, _HINTS)
+    ignored = frozenset(members) - _KNOWN
+    members = effective(members, _REFUSED)
     if "messages" not in members:
         raise Refused("messages: missing")
     stream = flag_of(members, "stream")
     return ChatAsk(
         Ask(
-            messages=turns_of(members["messages"], parts=True),
-            sampling=sampling_of(members, _max_tokens(members)),
+            messages=_turns(members["messages"]),
+            sampling=sampling_of(members, limit_of(members)),
         ),
         stream=stream,
-        include_usage=_include_usage(members, stream),
-        model=_model(members),
+        include_usage=stream and usage_is_wanted(members),
+        model=model_of(members),
+        ignored=ignored,
     )
+
+
+def effective(members: Members, refused: Mapping[str, str]) -> Members:
+    """Return the members that are not null: null means absent. Unknown members are left in.
+
+    Args:
+        members: of a request of OpenAI's API.
+        refused: members that the model cannot obey, with the reason.
+
+    Raises:
+        Refused: a member of ``refused`` has a value with an effect.
+    """
+    for name, reason in refused.items():
+        value = members.get(name)
+        if value is None or asks_nothing(name, value) or value in _ASK_NOTHING.get(name, ()):
+            continue
+        raise Refused(f"{name}: {reason}")
+    return {name: value for name, value in members.items() if value is not None}
 
 
 class Completion:
@@ -144,12 +181,12 @@ class Completion:
             "logprobs": None,
             "finish_reason": finish_reason,
         }
-        return _json(
+        return json_of(
             {
                 **self._head,
                 "object": "chat.completion",
                 "choices": [choice],
-                "usage": _usage(usage),
+                "usage": usage_members(usage),
             }
         )
 
@@ -165,7 +202,7 @@ class Completion:
 
     def usage_chunk(self, usage: Usage) -> bytes:
         """Return the event with the token counts, sent if it was requested."""
-        return self._event([], {"usage": _usage(usage)})
+        return self._event([], {"usage": usage_members(usage)})
 
     def _chunk(self, delta: dict[str, str], finish_reason: FinishReason | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
@@ -173,51 +210,75 @@ class Completion:
 
     def _event(self, choices: list[dict[str, object]], usage: dict[str, object]) -> bytes:
         chunk = {**self._head, "object": "chat.completion.chunk", "choices": choices, **usage}
-        return _sse(_json(chunk))
-
-
-def error_body(reason: str, status: int) -> bytes:
-    """Return the body of a refusal."""
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    return _json({"error": {"message": reason, "type": kind, "param": None, "code": None}})
+        return sse(json_of(chunk))
 
 
 def error_event(reason: str, status: int) -> bytes:
     """Return the final event of an answer that failed after its head; no :data:`DONE` follows."""
-    return _sse(error_body(reason, status))
+    return sse(error_body(reason, status))
 
 
-def _max_tokens(members: Members) -> str:
-    """Return the name that a request uses for the limit; ``max_tokens`` is the older name."""
-    old, new = "max_tokens", "max_completion_tokens"
-    if old in members and new in members:
-        raise Refused(f"{old}, {new}: both were given; send only one of them")
-    return old if old in members else new
+def limit_of(members: Members) -> str:
+    """Return the request's name for the limit of new tokens; ``max_tokens`` is the older one."""
+    new = "max_completion_tokens"
+    return new if new in members else "max_tokens"
 
 
-def _include_usage(members: Members, stream: bool) -> bool:
+def usage_is_wanted(members: Members) -> bool:
+    """Whether the events of an answer end with a count of tokens."""
     options = members.get("stream_options")
     if options is None:
         return False
-    if not stream:
-        raise Refused("stream_options: must be left out unless stream is true")
-    if not isinstance(options, dict) or not options.keys() <= {"include_usage"}:
-        raise Refused("stream_options: must be an object whose only member is include_usage")
-    if options.get("include_usage") is None:
-        return False
-    return flag_of(options, "include_usage")
+    if not isinstance(options, dict):
+        raise Refused('stream_options: must be an object, such as {"include_usage": true}')
+    return options.get("include_usage") is not None and flag_of(options, "include_usage")
 
 
-def _model(members: Members) -> str | None:
-    if "model" not in members:
-        return None
-    name = string_of("model", members["model"])
-    if not 1 <= len(name) <= MAX_MODEL_CHARACTERS:
-        raise Refused(f"model: must be a name of 1 to {MAX_MODEL_CHARACTERS} characters")
-    return name
+def model_of(members: Members) -> str | None:
+    """Return the model's name; AWS's clients send an empty one, which counts as absent."""
+    name = string_of("model", members.get("model", ""))
+    if len(name) > MAX_MODEL_CHARACTERS:
+        raise Refused(f"model: must be a name of at most {MAX_MODEL_CHARACTERS} characters")
+    return name or None
 
 
-def _usage(usage: Usage) -> dict[str, int]:
+def _turns(value: object) -> tuple[ChatTurn, ...]:
+    """Read messages as OpenAI's clients send them, replies sent back included."""
+    if not isinstance(value, list) or not value:
+        raise Refused("messages: must be a list of at least one message")
+    if len(value) > MAX_TURNS:
+        raise Refused(f"messages: must have at most {MAX_TURNS} items")
+    turns = tuple(_turn(f"messages[{at}]", each) for at, each in enumerate(value))
+    last = turns[-1]
+    if last.role == "user" and not last.content.strip():
+        raise Refused(f"messages[{len(turns) - 1}].content: must not be empty")
+    return turns
+
+
+def _turn(name: str, value: object) -> ChatTurn:
+    if not isinstance(value, dict):
+        raise Refused(f"{name}: must be an object with role and content")
+    role = value.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        raise Refused(f"{name}.role: must be one of {', '.join(_ROLES)}")
+    content = value.get("content")
+    if content is None:  # a reply that only called tools
+        content = ""
+    elif isinstance(content, list):
+        content = "\n".join(_part(f"{name}.content[{at}]", each) for at, each in enumerate(content))
+    return ChatTurn(_ROLES[role], string_of(f"{name}.content", content))
+
+
+def _part(name: str, value: object) -> str:
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(kind, str):
+        raise Refused(f"{name}: must be an object with a type, such as text")
+    if kind not in _TEXT_PARTS:
+        raise Refused(f"{name}: the type is {quoted(kind)}; this model takes text alone")
+    return string_of(f"{name}.{_TEXT_PARTS[kind]}", value.get(_TEXT_PARTS[kind]))
+
+
+def usage_members(usage: Usage) -> dict[str, int]:
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -225,10 +286,10 @@ def _usage(usage: Usage) -> dict[str, int]:
     }
 
 
-def _json(value: object) -> bytes:
+def json_of(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _sse(data: bytes) -> bytes:
+def sse(data: bytes) -> bytes:
     # JSON text has no line ends, so one line is enough.
     return b"data: %b\n\n" % data

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NoReturn, TypeGuard, cast
+from typing import Final, Literal, NoReturn, TypeGuard, cast
 
 from partway.container.errors import ModelError
 from partway.protocol.limits import KIB
 from partway.protocol.websocket.close_codes import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 #: A JSON object's members.
 Members = Mapping[str, object]
 
@@ -130,6 +130,7 @@ class Ask:
         prompt: the next user's turn.
         sampling: how to generate.
         queue: whether to wait for the current answer instead of interrupting it.
+        raw: whether the model continues the prompt as it is, without its chat template.
 
     Raises:
         ValueError: both of ``messages`` and ``prompt`` are given, or neither.
@@ -139,6 +140,7 @@ class Ask:
     prompt: str | None = None
     sampling: Sampling = field(default_factory=Sampling)
     queue: bool = False
+    raw: bool = False
 
     def __post_init__(self) -> None:
         if (self.messages is None) is (self.prompt is None):
@@ -223,7 +225,7 @@ def known_members(members: Members, known: Collection[str], hints: Mapping[str, 
             if value is not None:
                 said[name] = value
         elif name in IMPOSSIBLE:
-            if value is not None and not _asks_nothing(name, value):
+            if value is not None and not asks_nothing(name, value):
                 raise Refused(f"{name}: {IMPOSSIBLE[name]}")
         elif name in hints:
             raise Refused(f"{name}: {hints[name]}")
@@ -264,12 +266,8 @@ def sampling_of(members: Members, max_tokens: str) -> Sampling:
     )
 
 
-def turns_of(value: object, *, parts: bool = False) -> tuple[ChatTurn, ...]:
+def turns_of(value: object) -> tuple[ChatTurn, ...]:
     """Parse the turns of ``messages``.
-
-    Args:
-        value: the value of ``messages`` in the request.
-        parts: whether a content may be a list of text parts; they are joined by line ends.
 
     Raises:
         Refused: the value is not a conversation that ends with a user's turn.
@@ -278,20 +276,20 @@ def turns_of(value: object, *, parts: bool = False) -> tuple[ChatTurn, ...]:
         raise Refused("messages: must be a list of at least one message")
     if len(value) > MAX_TURNS:
         raise Refused(f"messages: must have at most {MAX_TURNS} items")
-    turns = tuple(_turn(f"messages[{at}]", each, parts) for at, each in enumerate(value))
+    turns = tuple(_turn(f"messages[{at}]", each) for at, each in enumerate(value))
     if turns[-1].role != "user":
         raise Refused("messages: the last message must have the role user")
     _not_empty(f"messages[{len(turns) - 1}].content", turns[-1].content)
     return turns
 
 
-def flag_of(members: Members, name: str) -> bool:
-    """Return the value of a switch; an absent one is off.
+def flag_of(members: Members, name: str, *, default: bool = False) -> bool:
+    """Return the value of a switch; an absent one has the default.
 
     Raises:
         Refused: the switch is neither true nor false.
     """
-    value = members.get(name, False)
+    value = members.get(name, default)
     if not isinstance(value, bool):
         raise Refused(f"{name}: must be true or false")
     return value
@@ -354,7 +352,8 @@ def _no_constant(name: str) -> NoReturn:
     raise Refused(f"not JSON: {name} is not a number in JSON", code=INVALID_DATA)
 
 
-def _asks_nothing(name: str, value: object) -> bool:
+def asks_nothing(name: str, value: object) -> bool:
+    """Whether a value of one of :data:`IMPOSSIBLE` has no effect: libraries send it by default."""
     # In Python True equals 1, and False equals 0.
     nothing = _ASK_NOTHING.get(name)
     return value == nothing and isinstance(value, bool) is isinstance(nothing, bool)
@@ -374,7 +373,7 @@ def _stops(value: object) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _turn(name: str, value: object, parts: bool) -> ChatTurn:
+def _turn(name: str, value: object) -> ChatTurn:
     if not isinstance(value, dict):
         raise Refused(f"{name}: must be an object with role and content")
     for member, content in value.items():
@@ -385,15 +384,7 @@ def _turn(name: str, value: object, parts: bool) -> ChatTurn:
     if role not in _ROLES:
         raise Refused(f"{name}.role: must be one of {', '.join(_ROLES)}")
     content = value.get("content")
-    if parts and isinstance(content, list):
-        content = "\n".join(_part(f"{name}.content[{at}]", each) for at, each in enumerate(content))
     return ChatTurn(role, string_of(f"{name}.content", content))
-
-
-def _part(name: str, value: Any) -> str:
-    if not isinstance(value, dict) or value.get("type") != "text" or len(value) != 2:
-        raise Refused(f'{name}: must be text, {{"type": "text", "text": …}}')
-    return string_of(f"{name}.text", value.get("text"))
 
 
 def _not_empty(name: str, text: str) -> str:

@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from partway.container.errors import ModelError
-from partway.container.model import Model, Reply, Request
+from partway.container.model import Model, Reply, Request, request_route
 from partway.container.models.text.chat_completions import (
     DONE,
     EVENT_STREAM,
     JSON,
-    ChatAsk,
     Completion,
     FinishReason,
-    error_body,
+    chat_of,
     error_event,
-    invocation_of,
+    is_chat,
+    json_of,
 )
 from partway.container.models.text.conversation_stream import ConversationStream
 from partway.container.models.text.generation_request import (
     MAX_TEXT_BYTES,
     Ask,
+    Members,
+    Refused,
     Sampling,
+    ask_of,
+    members_of,
+    quoted,
     too_much_text,
 )
 from partway.container.models.text.prompts import Conversation, Prompts
 from partway.container.models.text.replies import TextReply
 from partway.container.models.text.settings import Sample, TextSettings
+from partway.container.models.text.text_completions import (
+    TextCompletion,
+    completion_of,
+    generated,
+    inputs_of,
+    is_inputs,
+    token_event,
+)
 from partway.container.stream import Stream
 from partway.container.workers import Threads
+from partway.log_lines import LogLine
+from partway.protocol.openai.errors import error_body
 
 if TYPE_CHECKING:
     from partway.container.models.text.engine import Engine
+
+log = logging.getLogger("partway.container.text")
+
+#: Names of members without an effect that are logged, each once.
+_MAX_NOTED: Final = 64
 
 #: Workers for tokenizing: two threads, so that a long prompt does not delay all others.
 _TOKENIZING = Threads(count=2, queue=256, deadline=20.0)
@@ -54,6 +75,7 @@ class Text(Model):
     def __init__(self, settings: TextSettings | None = None) -> None:
         self._given = settings
         self._engine: Engine | None = None
+        self._noted: set[str] = set()
 
     @property
     def engine(self) -> Engine:
@@ -88,6 +110,7 @@ class Text(Model):
         self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings))
         self._prompts = Prompts(loaded.tokenizer, self._engine.context)
         self._name = model_dir.name
+        self._loaded_at = int(time.time())
 
     def unload(self) -> None:
         if self._engine is not None:
@@ -109,15 +132,32 @@ class Text(Model):
         await ConversationStream(self.begin, stream, self._settings.queued).run()
 
     async def invoke(self, request: Request) -> Reply:
-        """Answer one request: with generated text, or with a chat completion."""
-        asked = invocation_of(await _body(request))
-        if isinstance(asked, ChatAsk):
-            try:
-                return await self._complete(asked)
-            except ModelError as error:
-                return Reply(error_body(error.reason, error.status), JSON, status=error.status)
-        reply = await self._answer(asked)
+        """Answer one request: with generated text, or in the form that its body has."""
+        body = await _body(request)
+        members = members_of(body)
+        if members is not None and is_chat(members):
+            return await self._in_openai_form(self._chat(members))
+        if members is not None and is_inputs(members):
+            return await self._in_openai_form(self._generate(members))
+        reply = await self._answer(ask_of(body))
         return Reply(_Body(reply, _texts(reply)), "text/plain; charset=utf-8")
+
+    @request_route("v1/chat/completions")
+    async def chat_completions(self, request: Request) -> Reply:
+        """Answer a chat completion request of OpenAI's clients."""
+        return await self._in_openai_form(self._chat(await _body(request)))
+
+    @request_route("v1/completions")
+    async def completions(self, request: Request) -> Reply:
+        """Answer a completion request of OpenAI's clients."""
+        return await self._in_openai_form(self._continue(await _body(request)))
+
+    @request_route("v1/models", method="GET")
+    async def models(self, request: Request) -> Reply:
+        """List the one model."""
+        model = {"id": self._name, "object": "model", "created": self._loaded_at}
+        listed = {"object": "list", "data": [{**model, "owned_by": "partway"}]}
+        return Reply(json_of(listed), JSON)
 
     async def begin(self, conversation: Conversation, sampling: Sampling) -> TextReply:
         """Begin the next reply of a conversation; the caller must call its ``close()``.
@@ -131,20 +171,39 @@ class Text(Model):
             self._prompts.prompt, list(conversation.turns), most, whole=conversation.whole
         )
         conversation.turns = prompt.turns  # turns that do not fit now will never fit
+        return self._generated(prompt.tokens, most, sampling)
+
+    async def _answer(self, ask: Ask) -> TextReply:
+        if ask.raw:
+            assert ask.prompt is not None, "a raw request has a prompt"
+            most = ask.sampling.max_new_tokens or self._settings.max_new_tokens
+            tokens = await self.workers.run(self._prompts.raw, ask.prompt)
+            return self._generated(tokens, most, ask.sampling)
+        conversation = Conversation()
+        conversation.ask(ask)
+        return await self.begin(conversation, ask.sampling)
+
+    def _generated(self, tokens: list[int], most: int, sampling: Sampling) -> TextReply:
         usual = self._loaded.sample
         sample = Sample(
             usual.temperature if sampling.temperature is None else sampling.temperature,
             usual.top_p if sampling.top_p is None else sampling.top_p,
         )
-        generation = self.engine.generate(prompt.tokens, most, sample)
+        generation = self.engine.generate(tokens, most, sample)
         return TextReply(generation, self._loaded.decode, sampling.stop)
 
-    async def _answer(self, ask: Ask) -> TextReply:
-        conversation = Conversation()
-        conversation.ask(ask)
-        return await self.begin(conversation, ask.sampling)
+    # --- Forms of answers ------------------------------------------------------------------------
 
-    async def _complete(self, asked: ChatAsk) -> Reply:
+    async def _in_openai_form(self, answer: Awaitable[Reply]) -> Reply:
+        """Return an answer; a refusal has the form that OpenAI's clients read."""
+        try:
+            return await answer
+        except ModelError as error:
+            return Reply(error_body(error.reason, error.status), JSON, status=error.status)
+
+    async def _chat(self, body: bytes | Members) -> Reply:
+        asked = chat_of(body)
+        self._note_ignored(asked.ignored)
         completion = Completion(
             f"chatcmpl-{uuid.uuid4().hex}",
             asked.model or self._name,
@@ -153,14 +212,47 @@ class Text(Model):
         )
         reply = await self._answer(asked.ask)
         if asked.stream:
-            events = _events(reply, completion, include_usage=asked.include_usage)
+            events = _chat_events(reply, completion, include_usage=asked.include_usage)
             return Reply(_Body(reply, events), EVENT_STREAM)
-        try:
-            while reply.finish is None:
-                await reply.next()
-        finally:
-            reply.close()
+        await _until_end(reply)
         return Reply(completion.whole(reply.text, _reason(reply), reply.usage), JSON)
+
+    async def _continue(self, body: bytes) -> Reply:
+        members = members_of(body)
+        if members is None:
+            raise Refused("the body of a completion must be a JSON object")
+        asked = completion_of(members)
+        self._note_ignored(asked.ignored)
+        completion = TextCompletion(
+            f"cmpl-{uuid.uuid4().hex}",
+            asked.model or self._name,
+            int(time.time()),
+            include_usage=asked.include_usage,
+        )
+        reply = await self._answer(asked.ask)
+        if asked.stream:
+            events = _completion_events(reply, completion, include_usage=asked.include_usage)
+            return Reply(_Body(reply, events), EVENT_STREAM)
+        await _until_end(reply)
+        return Reply(completion.whole(reply.text, _reason(reply), reply.usage), JSON)
+
+    async def _generate(self, members: Members) -> Reply:
+        """Answer a request in the form of text-generation-inference."""
+        asked = inputs_of(members)
+        self._note_ignored(asked.ignored)
+        reply = await self._answer(asked.ask)
+        if asked.stream:
+            return Reply(_Body(reply, _token_events(reply)), EVENT_STREAM)
+        await _until_end(reply)
+        before = (asked.ask.prompt or "") if asked.full_text else ""
+        return Reply(generated(before + reply.text), JSON)
+
+    def _note_ignored(self, names: frozenset[str]) -> None:
+        """Log members that have no effect, each name once, up to a bounded number of names."""
+        for name in sorted(names - self._noted):
+            if len(self._noted) < _MAX_NOTED:
+                self._noted.add(name)
+                log.info(LogLine("a member of a request has no effect", member=quoted(name)))
 
 
 class _Body(AsyncIterator[str | bytes]):
@@ -186,7 +278,15 @@ async def _texts(reply: TextReply) -> AsyncGenerator[str]:
         yield await reply.next()
 
 
-async def _events(
+async def _until_end(reply: TextReply) -> None:
+    try:
+        while reply.finish is None:
+            await reply.next()
+    finally:
+        reply.close()
+
+
+async def _chat_events(
     reply: TextReply, completion: Completion, *, include_usage: bool
 ) -> AsyncGenerator[bytes]:
     piece = await reply.next()
@@ -205,6 +305,35 @@ async def _events(
     if include_usage:
         yield completion.usage_chunk(reply.usage)
     yield DONE
+
+
+async def _completion_events(
+    reply: TextReply, completion: TextCompletion, *, include_usage: bool
+) -> AsyncGenerator[bytes]:
+    piece = await reply.next()
+    try:
+        while reply.finish is None:
+            yield completion.chunk(piece)
+            piece = await reply.next()
+    except ModelError as error:
+        yield error_event(error.reason, error.status)
+        return
+    yield completion.chunk(piece, _reason(reply))
+    if include_usage:
+        yield completion.usage_chunk(reply.usage)
+    yield DONE
+
+
+async def _token_events(reply: TextReply) -> AsyncGenerator[bytes]:
+    piece, index = await reply.next(), 1
+    try:
+        while reply.finish is None:
+            yield token_event(piece, index)
+            piece, index = await reply.next(), index + 1
+    except ModelError as error:
+        yield error_event(error.reason, error.status)
+        return
+    yield token_event(piece, index, reply.text)
 
 
 def _reason(reply: TextReply) -> FinishReason:

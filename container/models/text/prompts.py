@@ -92,12 +92,27 @@ class Prompts:
             raise Refused("the prompt is empty for this model's tokenizer")
         if len(prompt.tokens) + room > self._context and not whole:
             prompt = self._shortened(turns, room) or prompt
-        if len(prompt.tokens) < self._context:
-            return prompt
-        raise Refused(
-            f"the prompt has {len(prompt.tokens)} tokens; with the reply it must fit into a "
-            f"context of {self._context}"
-        )
+        self._check_fits(prompt.tokens)
+        return prompt
+
+    def raw(self, text: str) -> list[int]:
+        """Return the tokens of a prompt that is continued as it is.
+
+        Raises:
+            Refused: the text gives no tokens, or more than fit with a reply.
+        """
+        tokens = list(self._tokenizer(text)["input_ids"])
+        if not tokens:
+            raise Refused("the prompt gives no tokens")
+        self._check_fits(tokens)
+        return tokens
+
+    def _check_fits(self, tokens: Sequence[int]) -> None:
+        if len(tokens) >= self._context:
+            raise Refused(
+                f"the prompt has {len(tokens)} tokens; with the reply it must fit into a "
+                f"context of {self._context}"
+            )
 
     def _shortened(self, turns: Sequence[ChatTurn], room: int) -> Prompt | None:
         """Leave out as few of the oldest turns as possible, up to all but the last.

@@ -1,13 +1,13 @@
-"""Errors as OpenAI's clients read them: ``{"error": {"message", "type", "param", "code"}}``."""
+"""The gateway's own errors as OpenAI's clients read them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
 from partway.gateway.http.error_dialects import ErrorResponse
 from partway.protocol.errors import ApiError, ContainerError, ContainerLate
+from partway.protocol.openai.errors import error_body
 
 #: Repeats the request's id; OpenAI's clients put it into their errors.
 REQUEST_ID: Final = "x-request-id"
@@ -30,19 +30,9 @@ _CODES: Final[Mapping[str, str]] = {
 def openai_object(error: ApiError) -> ErrorResponse:
     """Write one of the gateway's own errors; a container's pass through as they are."""
     status = _status(error)
-    found = {
-        "message": error.message,
-        "type": "invalid_request_error" if status < 500 else "server_error",
-        "param": None,
-        "code": _CODES.get(error.name, error.name),
-    }
+    body = error_body(error.message, status, _CODES.get(error.name, error.name))
     headers = {"Content-Type": "application/json", **error.headers}
-    return ErrorResponse(status, headers, error_body(found), REQUEST_ID)
-
-
-def error_body(error: Mapping[str, object]) -> bytes:
-    """Write an error's members as a body, or as the data of an event."""
-    return json.dumps({"error": error}).encode()
+    return ErrorResponse(status, headers, body, REQUEST_ID)
 
 
 def _status(error: ApiError) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from partway.gateway.apis.openai.errors import error_body
 from partway.gateway.http.exchange import Exchange
+from partway.protocol.openai.errors import error_body
 from partway.protocol.parts import StreamError
 
 _EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -31,10 +31,5 @@ class ServerSentEvents:
         if error is None:
             await exchange.end()
         elif self._last.endswith(_EVENT_ENDS):
-            members = {
-                "message": error.message,
-                "type": "server_error",
-                "param": None,
-                "code": "model_error",
-            }
-            await exchange.end(b"data: " + error_body(members) + b"\n\n")
+            body = error_body(error.message, 500, "model_error")
+            await exchange.end(b"data: " + body + b"\n\n")
