@@ -188,7 +188,10 @@ async def ask(
     except h11.RemoteProtocolError as error:
         raise Broken(not_http(f"the answer to {method} {target}", link, error)) from None
     except TimeoutError:
-        raise Broken(f"{method} {target}: no complete answer within {timeout:g} s") from None
+        raise Broken(
+            f"{method} {target}: the container sent no complete answer within {timeout:g} s; it "
+            "must send the head and the whole body in that time"
+        ) from None
     body_note = f", {len(answer.body)} bytes in {len(answer.chunks)} pieces" if answer.body else ""
     link.exchange.note("received", f"{answer.status} {answer.reason}{body_note}", answer.body)
     return answer

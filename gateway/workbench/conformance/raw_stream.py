@@ -394,7 +394,10 @@ async def _refusal(link: Link, read: bytes, timeout: float) -> HttpAnswer:
     except h11.RemoteProtocolError as error:
         raise Broken(not_http("the answer to the upgrade", link, error)) from None
     except TimeoutError:
-        raise Broken(f"no complete answer to the upgrade within {timeout:g} s") from None
+        raise Broken(
+            f"the container sent no complete answer to the upgrade within {timeout:g} s; it must "
+            "send the head and the whole body in that time"
+        ) from None
 
 
 def _check_101(fields: Mapping[str, str], key: str) -> None:

@@ -13,7 +13,12 @@ from partway.gateway.workbench.conformance.message_content import long_bytes
 from partway.gateway.workbench.conformance.raw_stream import Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
-from partway.protocol.websocket.close_codes import NO_STATUS, PROTOCOL_ERROR, UNSUPPORTED_DATA
+from partway.protocol.websocket.close_codes import (
+    NO_STATUS,
+    NORMAL,
+    PROTOCOL_ERROR,
+    UNSUPPORTED_DATA,
+)
 from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
@@ -120,7 +125,9 @@ def _patience(trial: Trial) -> float:
 
 def _ended_well(code: int, what: str, more: tuple[int, ...] = ()) -> None:
     if code not in (*ENDS_WELL, *more):
-        raise Broken(f"the container answered Close 1000 {what} with Close {code}")
+        raise Broken(
+            f"Close 1000 {what}: the container answered with Close {code}; it must answer with 1000"
+        )
 
 
 @checks.add(
@@ -222,4 +229,8 @@ async def same_code(trial: Trial) -> None:
         came = await _closed_in(trial, state, code, reason)
         if came not in (code, 1000, *state.also):
             said = f"Close {came}" if came != NO_STATUS else "a Close without a code"
-            raise Broken(f"the container answered Close {code} {state.what} with {said}")
+            allowed = "1000" if code == NORMAL else f"{code} or 1000"
+            raise Broken(
+                f"Close {code} {state.what}: the container answered with {said}; it must answer "
+                f"with Close {allowed}"
+            )

@@ -69,7 +69,10 @@ async def code(trial: Trial) -> None:
     async with trial.stream("a close and its code") as peer:
         close = await answer_to(peer, 1000, "", "after Close 1000")
         if code_of(close) not in ENDS_WELL:
-            raise Broken(f"the container answered Close 1000 with Close {code_of(close)}")
+            raise Broken(
+                f"Close 1000: the container answered with Close {code_of(close)}; it must answer "
+                "with 1000"
+            )
 
 
 @checks.add(

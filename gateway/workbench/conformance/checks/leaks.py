@@ -58,7 +58,7 @@ async def _left(trial: Trial, what: str, count: int, before: Footprint) -> None:
     deadline = time.monotonic() + _SETTLE
     while more := _more(before, _held(trial)):
         if time.monotonic() > deadline:
-            raise Broken(f"after {count} {what} the container has {more}")
+            raise Broken(f"during {count} {what} the container's {more}")
         await asyncio.sleep(_POLL)
 
 
@@ -69,7 +69,7 @@ def _more(before: Footprint, now: Footprint) -> str:
         ("threads and processes", before.tasks, now.tasks, _OWN_TASKS),
     ):
         if has > had + own:
-            return f"{has} {name}, {has - had} more than the {had} before"
+            return f"{name} grew from {had} to {has}; they may grow by at most {own}"
     return ""
 
 
@@ -116,9 +116,9 @@ async def _nothing_kept(trial: Trial, deed: Deed, what: str) -> None:
     if sizes[-1] - sizes[0] < count * _KEPT:
         return
     raise Broken(
-        f"after {count} {what} the container has {sizes[-1] >> 20} MiB of memory; it had "
-        f"{sizes[0] >> 20} MiB before: {(sizes[-1] - sizes[0]) // count >> 10} KiB more for each, "
-        "and it still grows"
+        f"during {count} {what} the container's memory grew from {sizes[0] >> 20} MiB to "
+        f"{sizes[-1] >> 20} MiB, by {(sizes[-1] - sizes[0]) // count >> 10} KiB each time, and it "
+        "still grows; it must stop growing"
     )
 
 

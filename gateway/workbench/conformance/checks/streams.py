@@ -99,7 +99,10 @@ async def idle(trial: Trial) -> None:
                 break
             except Closed as closed:
                 silent = trial.scaled(_IDLE, _FAST_IDLE) - (deadline - time.monotonic())
-                raise Broken(f"after {silent:.1f} s of silence: {closed}") from None
+                raise Broken(
+                    f"no message was sent for {silent:.1f} s, then the container ended the "
+                    f"stream: {closed}; it must keep a silent stream open"
+                ) from None
         await peer.ping(b"still there")
         await peer.pong()
         await trial.answered(peer, f"after {trial.scaled(_IDLE, _FAST_IDLE):g} s of silence")

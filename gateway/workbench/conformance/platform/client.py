@@ -42,7 +42,7 @@ class End:
 
     Attributes:
         kind: cleanly, by the model's error, by the platform's, or without an event.
-        code: of the model's error: a close code in decimal.
+        code: the code of the model's error: a close code in decimal.
     """
 
     kind: Literal["clean", "model", "platform", "lost"]
@@ -194,7 +194,7 @@ async def upgraded(request: StreamRequest, patience: float) -> AsyncIterator[asy
     except HandshakeRefused as refusal:
         raise Broken(f"the platform refused a stream with status {refusal.status}") from None
     except Unreachable as error:
-        raise Broken(f"no stream with {request.url}: {error}") from None
+        raise Broken(f"cannot open a stream to {request.url}: {error}") from None
     try:
         yield found.transport
     finally:

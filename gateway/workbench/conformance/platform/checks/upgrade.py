@@ -196,7 +196,8 @@ async def request_id(trial: PlatformTrial) -> None:
 async def headers(trial: PlatformTrial) -> None:
     names = {name for name, _ in (await _head(trial)).fields}
     if names - _KNOWN:
-        raise Broken(f"the container got these too: {', '.join(sorted(names - _KNOWN))}")
+        others = ", ".join(sorted(names - _KNOWN))
+        raise Broken(f"the upgrade request had other headers too: {others}")
 
 
 @checks.add(

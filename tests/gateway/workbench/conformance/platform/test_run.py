@@ -95,7 +95,7 @@ async def test_a_platform_that_is_not_there_is_said_to_be_so():
             pass
 
     report = await run(checks)
-    assert report.results[0].said.startswith("no gateway answers: no stream with http://")
+    assert report.results[0].said.startswith("no gateway answers: cannot open a stream to http://")
 
 
 async def test_what_takes_minutes_is_left_out_where_it_should_be_fast():
