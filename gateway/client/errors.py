@@ -140,7 +140,7 @@ class BadMessage(PartwayError):
 
 def unreachable(url: str, error: Unreachable) -> GatewayUnreachable:
     """Make the error for a stream that was not opened; for a certificate, it names the remedy."""
-    why = f"no stream with {url}: {error}"
+    why = f"cannot open a stream to {url}: {error}"
     if isinstance(error, Untrusted):
         why = f"{why.rstrip('.')}; {_REMEDIES[error.wrong]}"
     return GatewayUnreachable(why, reconnect=error.passing)

@@ -64,7 +64,8 @@ async def open_websocket(
     if upgraded.accepted.subprotocol != _SUBPROTOCOL:
         upgraded.transport.abort()
         raise GatewayUnreachable(
-            f"no stream with {request.url}: the server takes WebSockets, but not {_SUBPROTOCOL}",
+            f"cannot open a stream to {request.url}: the server accepts WebSockets, but not the "
+            f"subprotocol {_SUBPROTOCOL}; use the URL of a Partway gateway",
             reconnect=False,
         )
     return WebSocketWire(upgraded)

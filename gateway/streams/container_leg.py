@@ -75,10 +75,10 @@ async def dial(
             "this gateway has no file descriptor left for a stream; another one may take it"
         ) from None
     except dialling.Unreachable as error:
-        none = "no stream with the container"
+        failed = "cannot open a stream to the container"
         kind = ContainerError if error.asked else ContainerUnreachable
         raise kind(
-            f"{none}: {error.unnamed}", for_operator=f"{none}: {error}", passing=error.passing
+            f"{failed}: {error.unnamed}", for_operator=f"{failed}: {error}", passing=error.passing
         ) from None
 
 

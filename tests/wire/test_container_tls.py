@@ -90,7 +90,7 @@ async def test_the_containers_own_end_is_its_end(gateway_for, behind_tls, files)
 async def test_a_certificate_of_nobody_we_trust(gateway_for, behind_tls, caplog):
     gateway = await gateway_for(container=behind_tls, address=at(behind_tls), container_tls=Trust())
     told, line = await refused(gateway, caplog)
-    what = "no stream with the container: the server's certificate is not trusted"
+    what = "cannot open a stream to the container: the server's certificate is not trusted"
     assert told == what
     assert f"endpoint=model container=https://localhost:{behind_tls.port} status=424" in line
     assert f'reason="{what}: ' in line
@@ -104,7 +104,7 @@ async def test_a_certificate_of_another_host(gateway_for, behind_tls, files, cap
         container=behind_tls, address=at(behind_tls, "127.0.0.1"), container_tls=Trust(files.ca)
     )
     told, line = await refused(gateway, caplog)
-    assert told == "no stream with the container: the server's certificate is not trusted"
+    assert told == "cannot open a stream to the container: the server's certificate is not trusted"
     assert "certificate is not valid for '127.0.0.1'" in line
 
 
@@ -118,7 +118,7 @@ async def test_a_container_without_tls(gateway_for, caplog):
         address = Address(*server.sockets[0].getsockname())
         gateway = await gateway_for(address=address, container_tls=Trust())
         told, line = await refused(gateway, caplog)
-    what = "no stream with the container: the server does not speak TLS on this port ("
+    what = "cannot open a stream to the container: the server does not speak TLS on this port ("
     assert told.startswith(what)
     assert told in line
 
@@ -134,7 +134,7 @@ async def test_tls_at_a_container_that_is_asked_without(gateway_for, behind_tls,
 async def test_a_host_without_address_is_named_to_the_operator_alone(gateway_for, caplog):
     gateway = await gateway_for(address=Address("no-such-host.invalid", 80))
     told, line = await refused(gateway, caplog)
-    assert told == "no stream with the container: its host has no address"
+    assert told == "cannot open a stream to the container: its host has no address"
     assert "the host no-such-host.invalid has no address" in line
 
 

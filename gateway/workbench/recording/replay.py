@@ -152,7 +152,7 @@ async def replay(
     except HandshakeRefused as refusal:
         return Answers(status=refusal.status)
     except Unreachable as error:
-        return Answers(status=0, trouble=f"no stream with {address}: {error}")
+        return Answers(status=0, trouble=f"cannot open a stream to {address}: {error}")
     answers = plan.answers
     stream = ReplayedStream(
         upgraded,

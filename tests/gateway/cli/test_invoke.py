@@ -534,7 +534,7 @@ def test_no_gateway_there(asked_wrongly):
     assert ended.status == 1
     last = ended.errors.splitlines()[-1]
     assert last.startswith(
-        "partway invoke: GatewayUnreachable: no stream with http://127.0.0.1:1: "
+        "partway invoke: GatewayUnreachable: cannot open a stream to http://127.0.0.1:1: "
     )
     assert last.endswith("(trying again may help)")
 

@@ -264,8 +264,9 @@ def test_a_containers_500_is_an_exception_of_its_models(original, reconnect):
 )
 def test_a_certificates_error_says_what_to_do(wrong, remedy):
     error = unreachable("https://a", Untrusted("it is wrong.", wrong=wrong))
-    assert "no stream with https://a: the server's certificate is not trusted: it is wrong; " in (
-        str(error)
+    assert (
+        "cannot open a stream to https://a: the server's certificate is not trusted: it is wrong; "
+        in (str(error))
     )
     assert remedy in str(error)
     assert not error.reconnect

@@ -230,7 +230,7 @@ async def test_a_password_in_the_url_is_not_repeated():
     with pytest.raises(GatewayUnreachable) as caught:
         async with connect("http://me:hidden@127.0.0.1:1/base?hidden", ENDPOINT):
             pytest.fail("a stream opened")
-    assert "no stream with http://127.0.0.1:1/base: " in str(caught.value)
+    assert "cannot open a stream to http://127.0.0.1:1/base: " in str(caught.value)
     assert "hidden" not in str(caught.value)
 
 

@@ -286,7 +286,7 @@ async def test_refused_by_what_is_no_gateway(answer, status, error, message, rec
         (lambda request: b"SSH-2.0-OpenSSH_9.6\r\n", "no answer to the upgrade within 0.5 s"),
         (lambda request: b"220 mail ready\r\n\r\n", "is not HTTP"),
         (lambda request: b"\x15\x03\x01\x00\x02\x02\x46", "speaks TLS on this port"),
-        (lambda request: switching(request), "not payloadpart.v1.msgpack"),
+        (lambda request: switching(request), "not the subprotocol payloadpart.v1.msgpack"),
         (
             lambda request: switching(request, f"Sec-WebSocket-Protocol: {MSGPACK}", accept="no"),
             "does not match the key",

@@ -354,7 +354,7 @@ async def test_nobody_there(path):
     plan = plan_of(load_recording(whole(path, *HELLO, *both_close(0.5))))
     now = await replay(plan, Address("127.0.0.1", port), TARGET)
     assert now.status == 0
-    assert now.trouble == f"no stream with 127.0.0.1:{port}: Connection refused"
+    assert now.trouble == f"cannot open a stream to 127.0.0.1:{port}: Connection refused"
     assert not compare(plan.answers, now).same
 
 
