@@ -249,7 +249,7 @@ class EngineLauncher:
             return None
         about = {"endpoint": order.endpoint, "variant": order.variant.name}
         about |= {"instance": order.instance, "container": leftover.id}
-        log.info(LogLine("container taken over", **about, was=leftover.instance))
+        log.info(LogLine("running container adopted", **about, was=leftover.instance))
         remove = self._remover(engine, leftover.instance)
         return EngineContainer(engine, leftover.id, state, order.output, remove, self._clock, since)
 

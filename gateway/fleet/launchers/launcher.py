@@ -112,7 +112,7 @@ class Launcher(Protocol):
     async def launch(self, order: Order) -> RunningContainer:
         """Return a container as soon as it has an address, whether or not it is ready.
 
-        The container is started, or taken over from a killed gateway if it matches the order.
+        The container is started, or adopted from a killed gateway if it matches the order.
 
         Raises:
             LaunchError: it cannot be started. Nothing of it is left then, nor after a cancellation.

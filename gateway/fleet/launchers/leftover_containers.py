@@ -30,7 +30,7 @@ class NoPendingEndpoints:
 
 
 class LeftoverContainers:
-    """Lets endpoints take over leftover containers, and removes the rest."""
+    """Lets endpoints adopt leftover containers, and removes the rest."""
 
     def __init__(self, fleet: Fleet, provisions: Provisions) -> None:
         self._fleet = fleet

@@ -424,7 +424,7 @@ def test_whatever_a_killed_gateway_did_its_containers_go_on_or_end(gateway):
 
     gateway.kill()  # while they serve
     assert gateway.comes_up() == serving, "nothing was started anew"
-    assert (gateway.folder / "log").read_text().count("container taken over") >= 2
+    assert (gateway.folder / "log").read_text().count("running container adopted") >= 2
 
     gateway.kill()
     gateway.engine.docker("kill", min(serving))
