@@ -388,7 +388,11 @@ class RequestEvents(EventReader[PayloadPart | InputEnd]):
             return True
         headers = decode_headers(block)
         if (":message-type" in headers) is (":chunk-signature" in headers):
-            raise EventFault("an event must have either :message-type or :chunk-signature")
+            count = "both" if ":message-type" in headers else "neither"
+            raise EventFault(
+                f"the event has {count} of the headers :message-type and :chunk-signature; it must "
+                "have exactly one of them"
+            )
         return ":message-type" in headers
 
     def _part(self, block: bytes, payload: bytes) -> PayloadPart:

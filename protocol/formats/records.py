@@ -68,7 +68,9 @@ def _tensor(values: Mapping[str, Any], what: str, width: int | None) -> TensorRo
                 np.array(tensor.shape, np.uint64),
                 width,
             )
-    raise ValueError(f"{what} has no numbers; it must be a tensor of float32, float64 or int32")
+    raise ValueError(
+        f"{what}: it is not a tensor of numbers; it must be a tensor of float32, float64 or int32"
+    )
 
 
 @dataclass(frozen=True, slots=True)

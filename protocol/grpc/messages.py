@@ -97,7 +97,8 @@ def _inflated(message: bytes, encoding: str, most_bytes: int) -> bytes:
         whole = inflating.decompress(message, most_bytes + 1)
     except zlib.error:
         raise _malformed(
-            f"a compressed message must be {encoding}, as grpc-encoding says"
+            f"the header grpc-encoding says {encoding}, but a message cannot be decompressed as "
+            f"{encoding}; it must be compressed as the header says"
         ) from None
     if len(whole) > most_bytes:
         raise _too_large(most_bytes)

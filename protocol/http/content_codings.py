@@ -127,7 +127,7 @@ class PackedDecoder:
     def end(self) -> None:
         """Raise EOFError if the packed bytes are incomplete."""
         if self._member is not None or not (self._members or self._gzip):
-            raise EOFError("the packed data ends too early")
+            raise EOFError("the data that is compressed by Content-Encoding ends too early")
 
     def _next_member(self) -> bool:
         """Begin the next member; False if no byte of it is here."""
@@ -136,7 +136,9 @@ class PackedDecoder:
         if not self._packed:
             return False
         if self._members and not self._gzip:
-            raise EOFError("bytes follow the end of the packed data")
+            raise EOFError(
+                "bytes follow the end of the data that is compressed by Content-Encoding"
+            )
         self._members += 1
         if self._members > MAX_PACKED_MEMBERS:
             raise PackedTooMuch(f"more than {MAX_PACKED_MEMBERS} files packed one after another")

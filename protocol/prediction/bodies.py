@@ -102,8 +102,8 @@ def read_request(
         body: JSON in UTF-8; the base64 in ``{"b64": …}`` need not be padded.
         wrap: whether the container wants each instance as ``{"data": …}``; an instance that is
             wrapped already stays as it is.
-        signature: the required form of the instances; None for any.
-        columns: whether TF Serving's forms are accepted: columns, and the name of a signature.
+        signature: the tensors that the instances must have; None for any instances.
+        columns: whether TF Serving's members ``inputs`` and ``signature_name`` are accepted.
 
     Raises:
         PredictionFault: the body is not JSON, has no instances, has invalid base64, or its
@@ -472,7 +472,7 @@ def _padded(found: re.Match[bytes]) -> bytes:
         canonical = encoded(decoded(text))
     except ValueError as error:
         raise PredictionFault(
-            f'{{"b64": …}} at byte {found.start()}: {error}; it must be base64'
+            f'{{"b64": …}} at byte {found.start()}: {error}; the string must be base64'
         ) from None
     return b'%b"%b"%b' % (found[1], canonical.encode(), found[3])
 

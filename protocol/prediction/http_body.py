@@ -36,7 +36,7 @@ def read_http_body(text: bytes) -> HttpBody:
     try:
         return HttpBody(content_type, decoded(data))
     except ValueError as error:
-        raise ValueError(f"httpBody: data: {error}; it must be base64") from None
+        raise ValueError(f"httpBody: data: {error}; the string must be base64") from None
 
 
 def write_http_body(body: HttpBody) -> bytes:

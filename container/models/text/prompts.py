@@ -89,7 +89,9 @@ class Prompts:
         room = 1 if whole else min(most, self._context // _ROOM)
         prompt = Prompt(self._tokens(turns), list(turns))
         if not prompt.tokens:
-            raise Refused("the prompt is empty for this model's tokenizer")
+            raise Refused(
+                "the tokenizer makes no tokens of this prompt; send a text that is not empty"
+            )
         if len(prompt.tokens) + room > self._context and not whole:
             prompt = self._shortened(turns, room) or prompt
         self._check_fits(prompt.tokens)

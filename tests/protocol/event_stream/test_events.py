@@ -384,7 +384,10 @@ def test_signed_messages_that_are_none(block, words, check):
 @pytest.mark.parametrize("block", [b"", DATE, part_headers(message_type=None),
                                    part_headers(more=SIGNATURE)])  # fmt: skip
 def test_neither_bare_nor_signed(block):
-    words = "an event must have either :message-type or :chunk-signature"
+    words = (
+        f"the event has {'both' if SIGNATURE in block else 'neither'} of the headers "
+        ":message-type and :chunk-signature; it must have exactly one of them"
+    )
     assert fault_of(raw.message(block), None) == (words, "InputStreamError", False)
     assert fault_of(raw.message(block), genuine)[1] == "InvalidSignature"
 

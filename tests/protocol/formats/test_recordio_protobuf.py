@@ -160,7 +160,8 @@ def test_features_of_bytes_are_refused():
     made = Record()
     made.features["values"].bytes.value.append(b"jpeg")
     assert refused(framed(made.SerializeToString()), RECORDIO) == (
-        "record 0: features has no numbers; it must be a tensor of float32, float64 or int32"
+        "record 0: features: it is not a tensor of numbers; it must be a tensor of float32, "
+        "float64 or int32"
     )
 
 

@@ -106,7 +106,7 @@ def test_of_what_the_client_said_as_a_whole_nothing_is_left_out() -> None:
 
 
 def test_a_prompt_without_a_token() -> None:
-    with pytest.raises(Refused, match="empty for this model's tokenizer"):
+    with pytest.raises(Refused, match="the tokenizer makes no tokens of this prompt"):
         Prompts(Letters(chat=False), 10).prompt(turns(""), 5, whole=False)
 
 
