@@ -96,9 +96,9 @@ def setup(app: web.Application, settings: ApplicationSettings, prefix: str = "/m
     Args:
         app: an application without a gateway that is neither started nor part of another one;
             it may become a sub-application afterwards.
-        settings: of the gateway, by :func:`load_settings`.
-        prefix: of the gateway's paths, such as ``/models``; empty for all that the application has
-            no other route for.
+        settings: the gateway's settings, from :func:`load_settings`.
+        prefix: the prefix of the gateway's paths, such as ``/models``. If it is empty, the gateway
+            gets every path for which the application has no other route.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -130,7 +130,7 @@ def _check_kinds(app: object, settings: object) -> None:
         raise TypeError(f"app: {type(app).__name__} was given; it must be an Application")
     if not isinstance(settings, ApplicationSettings):
         kind = type(settings).__name__
-        raise TypeError(f"settings: {kind} was given; load_settings() must have made them")
+        raise TypeError(f"settings: {kind} was given; it must be the result of load_settings()")
 
 
 def _owned(settings: Settings, warnings: list[LogLine]) -> DataDirectory | None:

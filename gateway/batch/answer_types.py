@@ -68,8 +68,8 @@ class AnswerTypes:
         if not given.strip():
             if self._form is CSV and answer.body.lstrip().startswith(_JSON_BEGINS):
                 raise ValueError(
-                    "the container's answer has no Content-Type, and looks like JSON; it must "
-                    f"have a Content-Type, or be {self._expected.name}"
+                    "the container's answer looks like JSON but has no Content-Type; send a "
+                    f"Content-Type with it, or answer with {self._expected.name}"
                 )
             return AnswerFormat(self._form)
         media, shown = media_type(given), repr(given[:_SHOWN])

@@ -163,7 +163,8 @@ def _selector(text: str, selector: Any) -> Selector:
         case WildcardSelector():
             return None
     raise BadFilter(
-        f"{text!r} has {str(selector)!r}; a filter may have only names, numbers, ranges and *"
+        f"the filter {text!r} has {str(selector)!r}; a step of a filter must be a name, a number, "
+        "a range or *"
     )
 
 

@@ -81,14 +81,16 @@ def _asked(
     flag: str, given: int | None, name: str, said: dict[str, str], known: range
 ) -> int | None:
     """The flag's number, else the query's; a word in place of a number is left to the model."""
-    where = f"--{flag} {given}"
+    where = f"--{flag}"
     if given is None:
         text = said.get(name, "")
         if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
             return None
-        given, where = int(text), f"--query {name}={text}"
+        given, where = int(text), f"--query {name}"
     if given not in known:
-        raise ValueError(f"{where}: it must be {known[0]} to {known[-1]} for --wav")
+        raise ValueError(
+            f"{where}: {given} was given; with --wav it must be from {known[0]} to {known[-1]}"
+        )
     return given
 
 

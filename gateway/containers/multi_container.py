@@ -54,7 +54,7 @@ def _named(place: Place, hostname: str) -> Place:
     given = f"is {hostname!r}" if hostname else "is missing"
     known = ", ".join(each.hostname for each in place.containers)
     raise InputValidationError(
-        f"TargetContainerHostname {given}; it must be one of the containers of endpoint "
-        f"{place.endpoint}, which are invoked directly: {known}",
+        f"TargetContainerHostname {given}; the containers of endpoint {place.endpoint} are invoked "
+        f"one by one, so it must name one of them: {known}",
         _NO_SUCH,
     )

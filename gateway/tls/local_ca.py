@@ -75,7 +75,10 @@ def certificate_name(text: str) -> str:
             ) from None
         return name
     if address.is_unspecified or getattr(address, "scope_id", None) is not None:
-        raise ValueError(f"{text!r} was given; it must be an address that clients connect to")
+        raise ValueError(
+            f"{text!r} was given; it must be the address of one machine, as clients use it, "
+            "without a zone (such as %eth0)"
+        )
     return str(address)
 
 

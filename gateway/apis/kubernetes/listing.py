@@ -142,7 +142,10 @@ def list_asked(parameters: Mapping[str, str]) -> ListAsked:
     if not version:
         return ListAsked(most)
     if not _VERSION.fullmatch(version):
-        raise BadKubernetesRequest("resourceVersion must be a version from the answer to a list")
+        raise BadKubernetesRequest(
+            "the parameter 'resourceVersion' must be the value of metadata.resourceVersion in an "
+            "earlier list"
+        )
     # As in Kubernetes, a version with a limit and without a match is exact.
     is_exact = match == "Exact" or (not match and most and int(version))
     if is_exact and not int(version):
@@ -172,7 +175,9 @@ def _continued(token: str, limit: int) -> ListAsked:
         except ValueError:
             found = None  # it is not base64 of ASCII
     if found is None:
-        raise BadKubernetesRequest("continue must be a token from the answer to a list")
+        raise BadKubernetesRequest(
+            "the parameter 'continue' must be the value of metadata.continue in an earlier list"
+        )
     version = int(found["version"])
     after = found["namespace"], found["name"]
     return ListAsked(limit, None if version == _ANY_VERSION else version, after=after)

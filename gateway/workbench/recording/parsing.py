@@ -160,7 +160,7 @@ def _head(members: _Members) -> Head:
         raise LineError(f"'recording' is {version}; the format must be {VERSION}")
     target = members.take("target", str)
     if not target.startswith("/") or not all("!" <= char <= "~" for char in target):
-        raise LineError(f"'target' is {target!r}; it must be a path, perhaps with a query")
+        raise LineError(f"'target' is {target!r}; it must be a path, optionally with a query")
     try:
         started = datetime.fromisoformat(members.take("started", str))
     except ValueError as error:

@@ -243,7 +243,7 @@ def test_the_expected_type_is_accepts_where_the_job_has_one() -> None:
 
 @pytest.mark.parametrize("answer", [b'{"score": 0.5}\n', b" [0.5]\n"])
 def test_an_answer_without_a_type_that_looks_like_json_is_not_taken_for_csv(answer: bytes) -> None:
-    with pytest.raises(Malformed, match=r"^record 0 .* has no Content-Type, and looks like JSON"):
+    with pytest.raises(Malformed, match=r"^record 0 .* looks like JSON but has no Content-Type"):
         Processed(join_source="Input").answer(b"a\n", answer)
     assert Processed(join_source="Input").answer(b"a\n", answer, "text/csv").startswith(b"a,")
 

@@ -181,7 +181,7 @@ def test_the_lines_for_java(tmp_path, capsys):
             "region: '$(id)' was given; it must be an AWS region",
         ),
         (["--name", "a_b"], "'a_b' was given; it must be an IP address or a DNS name"),
-        (["--name", "0.0.0.0"], "'0.0.0.0' was given; it must be an address that"),
+        (["--name", "0.0.0.0"], "'0.0.0.0' was given; it must be the address of one"),
         (["--directory", "a\nb"], "its path must have only printable characters"),
         (["--directory", "a\x1b[2J"], "its path must have only printable characters"),
     ],

@@ -294,14 +294,39 @@ def test_a_flag_goes_before_the_query(query, rate, channels, asked):
 @pytest.mark.parametrize(
     ("query", "rate", "channels", "why"),
     [
-        (None, 0, None, "--rate 0: it must be 1000 to 768000 for --wav"),
-        (None, 10_000_000, None, "--rate 10000000: it must be 1000 to 768000"),
-        (None, None, 0, "--channels 0: it must be 1 to 256 for --wav"),
-        (None, None, -2, "--channels -2: it must be 1 to 256"),
-        ("sample_rate=1", None, None, "--query sample_rate=1: it must be 1000 to 768000"),
-        ("channels=99999999", None, None, "--query channels=99999999: it must be 1 to 256"),
-        (f"channels={10**30}", None, None, f"--query channels={10**30}: it must be 1 to 256"),
-        ("channels=0", None, None, "--query channels=0: it must be 1 to 256"),
+        (None, 0, None, "--rate: 0 was given; with --wav it must be from 1000 to 768000"),
+        (
+            None,
+            10_000_000,
+            None,
+            "--rate: 10000000 was given; with --wav it must be from 1000 to 768000",
+        ),
+        (None, None, 0, "--channels: 0 was given; with --wav it must be from 1 to 256"),
+        (None, None, -2, "--channels: -2 was given; with --wav it must be from 1 to 256"),
+        (
+            "sample_rate=1",
+            None,
+            None,
+            "--query sample_rate: 1 was given; with --wav it must be from 1000 to 768000",
+        ),
+        (
+            "channels=99999999",
+            None,
+            None,
+            "--query channels: 99999999 was given; with --wav it must be from 1 to 256",
+        ),
+        (
+            f"channels={10**30}",
+            None,
+            None,
+            f"--query channels: {10**30} was given; with --wav it must be from 1 to 256",
+        ),
+        (
+            "channels=0",
+            None,
+            None,
+            "--query channels: 0 was given; with --wav it must be from 1 to 256",
+        ),
     ],
 )
 def test_a_number_that_nobody_has(query, rate, channels, why):

@@ -134,14 +134,29 @@ async def test_a_list_is_as_of_the_version_that_is_asked_for(five, monkeypatch):
     [
         ("limit=x", "limit must be a whole number"),
         ("limit=1e3", "limit must be a whole number"),
-        ("continue=!", "continue must be a token from the answer to a list"),
-        ("continue=AAAAA", "continue must be a token from the answer to a list"),
-        (f"continue={token('1/a')}", "continue must be a token from the answer to a list"),
-        (f"continue={token('1/a/B')}", "continue must be a token from the answer to a list"),
-        (f"continue={token('1/ä/b')}", "continue must be a token from the answer to a list"),
-        (f"continue={'A' * 300}", "continue must be a token from the answer to a list"),
+        ("continue=!", "the parameter 'continue' must be the value of metadata.continue"),
+        ("continue=AAAAA", "the parameter 'continue' must be the value of metadata.continue"),
+        (
+            f"continue={token('1/a')}",
+            "the parameter 'continue' must be the value of metadata.continue",
+        ),
+        (
+            f"continue={token('1/a/B')}",
+            "the parameter 'continue' must be the value of metadata.continue",
+        ),
+        (
+            f"continue={token('1/ä/b')}",
+            "the parameter 'continue' must be the value of metadata.continue",
+        ),
+        (
+            f"continue={'A' * 300}",
+            "the parameter 'continue' must be the value of metadata.continue",
+        ),
         (f"continue={token('1/a/b')}&resourceVersion=1", "resourceVersion must be left out"),
-        ("resourceVersion=x", "resourceVersion must be a version from the answer to a list"),
+        (
+            "resourceVersion=x",
+            "the parameter 'resourceVersion' must be the value of metadata.resourceVersion",
+        ),
         ("resourceVersionMatch=Exact", "resourceVersionMatch must be left out without"),
         ("resourceVersion=1&resourceVersionMatch=x", "resourceVersionMatch must be Exact or"),
         ("resourceVersion=0&resourceVersionMatch=Exact", "resourceVersion must not be 0"),

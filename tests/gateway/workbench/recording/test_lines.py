@@ -159,7 +159,7 @@ FRAME = '"from": "gateway", "frame": "text", "fin": true'
         ),
         ('{"recording": 2}', "'recording' is 2; the format must be 1"),
         ('{"recording": true}', "'recording' is true or false; it must be a whole number"),
-        ('{"recording": 1, "target": "/a b"}', "'target' is '/a b'; it must be a path, perhaps"),
+        ('{"recording": 1, "target": "/a b"}', "'target' is '/a b'; it must be a path, optionally"),
         ('{"recording": 1, "target": "/", "started": "now"}', "'started': "),
         ('{"recording": 1, "target": "/", "started": "2026-01-01"}', "must have a time zone"),
         ('{"at": 0, "answer": 1000, "headers": {}}', "'answer' is 1000; it must be from 0 to 999"),
