@@ -1,4 +1,4 @@
-"""Activity of a server: admission, what is under way, and the order to end.
+"""Activity of a server: which requests and streams it admits, has open, and orders to end.
 
 A server has one :class:`Activity`, whether it serves a model or hosts an application.
 """

@@ -115,7 +115,7 @@ ITEMS_HELD: Final = 64
 #: replaced. A generator only has to reach its next item.
 GIVE_UP_GRACE: Final = 1.0
 
-#: Threads cannot be killed. When each of them has computed an unwanted job for this long, /ping
+#: Threads cannot be killed. When each of them has run an abandoned job for this long, /ping
 #: answers 503, so that the platform replaces the container.
 HUNG_AFTER: Final = 30.0
 

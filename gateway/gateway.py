@@ -99,7 +99,7 @@ class Gateway:
         pending_endpoints: endpoints that will run and are not in the fleet yet; set by the service
             that knows them.
         printing: functions that return the status of further instances with logs.
-        process_metrics: of the process, the version, the limits and the certificate.
+        process_metrics: metrics of the process, the version, the limits and the certificate.
         disk_recovery: repeats steps that the disk has refused at the start.
         status: whether the gateway takes requests.
         routes: the routes; the first one that fits a request answers it.

@@ -21,8 +21,8 @@ class QuotaLimits:
     """The limits of a quota, in its own unit: bytes, files, threads.
 
     Attributes:
-        total: of all owners together.
-        of_one: of one owner.
+        total: the limit for all owners together.
+        of_one: the limit for each owner.
         waiting: waiting claims of all owners together; 0 if no claim may wait.
         waiting_of_one: waiting claims of one owner.
     """

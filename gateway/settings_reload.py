@@ -32,7 +32,7 @@ class Reloading:
     Args:
         load: reads them anew; raises SettingsError.
         clock: measures the time between two looks at the file.
-        path: of the file; None if there is none.
+        path: the path of the file; None if there is none.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class RuntimeExchange:
     Attributes:
         path: the target, unchanged, up to the question mark.
         query: the target after the question mark, unchanged.
-        version: of HTTP, ``1.0`` or ``1.1``.
+        version: the version of HTTP, ``1.0`` or ``1.1``.
         length: the body's length in bytes, 0 for no body; None if it is chunked.
         begun: whether the response's head has left.
         closes: whether the connection ends after the response.

@@ -59,7 +59,7 @@ class Origin:
 
 
 def main(pipe: Connection, origin: Origin) -> NoReturn:
-    """Run a worker process, until the other end of the pipe is closed, or it is killed."""
+    """Do jobs in this worker process until its parent closes the pipe or kills the process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # Ctrl-C and service managers signal all processes, but the parent has jobs to end. SIG_IGN
         # would be inherited by programs that the model starts.

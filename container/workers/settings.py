@@ -51,7 +51,7 @@ class Processes(WorkerSettings):
     """Worker processes. Each creates the model, by calling its class, and loads it.
 
     For code that computes in Python, that crashes, or that must be stopped when its client leaves.
-    A process that goes on computing an unwanted job is killed and replaced.
+    A process that goes on with an abandoned job is killed and replaced.
     """
 
     __slots__ = ()

@@ -36,7 +36,7 @@ class ThreadWorker:
 
     @property
     def given_up_for(self) -> float:
-        """Seconds for which it has been computing an unwanted job."""
+        """Seconds since its job was abandoned, while it still runs the job; else 0."""
         if self._given_up_at is None:
             return 0.0
         return self._loop.time() - self._given_up_at
@@ -83,7 +83,8 @@ class ThreadCrew:
 
     Args:
         model: the model, which is loaded on the first thread and used on all.
-        hung_after: seconds after which a thread with an unwanted job counts as hung.
+        hung_after: seconds from the moment when a thread's job was abandoned; a thread that still
+            runs the job then counts as hung.
     """
 
     def __init__(self, model: Loadable, count: int, pool: Pool, hung_after: float) -> None:

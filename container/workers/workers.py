@@ -19,12 +19,16 @@ _T = TypeVar("_T")
 
 
 class Workers:
-    """Runs a model's methods on its workers, as many at a time as there are.
+    """Runs a model's methods on its workers; each worker runs one at a time.
+
+    An abandoned job is one that still runs although nobody waits for its result.
 
     Args:
-        model: the model; its ``runs_on`` names the workers, and None means one thread.
-        grace: seconds for which a worker process may compute an unwanted job.
-        hung_after: seconds after which threads with an unwanted job count as hung.
+        model: the model; its ``runs_on`` names the workers. If ``runs_on`` is None, the model has
+            one thread as its worker.
+        grace: seconds for which a worker process may go on with an abandoned job.
+        hung_after: seconds from the moment when a thread's job was abandoned; a thread that still
+            runs the job then counts as hung.
         restart_delay: seconds before a process that did not come up is replaced.
 
     Raises:

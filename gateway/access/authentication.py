@@ -151,7 +151,7 @@ class AskedRequest(ABC):
         """Return the payload hash that must be signed; None if the body has not come yet.
 
         Args:
-            access_key_id: of the key that the body is gathered for.
+            access_key_id: the id of the key that the body is gathered for.
 
         Raises:
             ApiError: the body is not as stated, or cannot be read.

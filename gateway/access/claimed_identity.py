@@ -58,7 +58,7 @@ class ApiKeyBearer(Claimant):
     """A claimant with one of SageMaker's API keys.
 
     Attributes:
-        secret: of the access key that signed it. An open stream may outlive the API key.
+        secret: the secret of the access key that signed it. An open stream may outlive the API key.
     """
 
     secret: str = field(repr=False)

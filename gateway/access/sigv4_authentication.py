@@ -53,7 +53,7 @@ class SigV4Authentication(Authenticator):
     """An authenticator of principals, by their signatures or, where allowed, their tokens.
 
     Args:
-        arns: of the region that the scope of a signature must name.
+        arns: the ARNs of the region that the scope of a signature must name.
         clock: returns the time in epoch seconds.
     """
 

@@ -101,7 +101,7 @@ class RecordForm(ABC):
 
 
 class _Csv(RecordForm):
-    """Rows are arrays of columns, whose text is kept.
+    """CSV: a row is an array of columns, and each column keeps its bytes, quotes included.
 
     A joined row has the record's columns, then the answer's.
     """
@@ -128,7 +128,7 @@ class _Csv(RecordForm):
 
 
 class _Json(RecordForm):
-    """JSON values, whose numbers keep their text.
+    """JSON: numbers keep the digits that they were written with.
 
     A joined object gains the member SageMakerOutput. Any other value becomes SageMakerInput beside
     it.

@@ -152,7 +152,7 @@ def ask(
     Args:
         method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.
         path: parts of the path.
-        body: of the request, to be sent as JSON; None for none.
+        body: the body of the request, to be sent as JSON; None for none.
         patience: seconds for each read, the first included; None for as long as it takes.
 
     Raises:

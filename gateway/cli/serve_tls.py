@@ -28,7 +28,8 @@ class Tls:
         authority: the path of the local CA's certificate; empty where the user gave a certificate.
 
     Args:
-        clock: of the loop that watches the certificate; another thread may make this object.
+        clock: the clock of the loop that watches the certificate; another thread may make this
+            object.
         patience: seconds to wait, blocking, while another process writes a certificate.
 
     Raises:

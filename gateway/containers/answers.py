@@ -57,7 +57,7 @@ class AnswerHead:
     Attributes:
         status: from 200 to 599.
         headers: by case-insensitive names, without Content-Length and Date.
-        length: of its body, as stated; None if it is not stated, as for a body in chunks.
+        length: the stated length of its body; None if none is stated, as for a body in chunks.
         chunked: whether its body comes in chunks; else it has a length, or ends with the
             connection.
         keeps: whether the connection may be used again.

@@ -60,7 +60,7 @@ class ContainerRequest:
     Attributes:
         target: path and query, which a client can influence only within fixed patterns.
         lines: the headers, from :func:`header_lines`; HTTP's own headers are added.
-        length: of a body in pieces, if it is known; else the body goes in chunks.
+        length: the length of a body in pieces, if it is known; else the body goes in chunks.
         method: HTTP's; a GET has no body. HEAD and CONNECT are not supported: their answers have
             none.
     """

@@ -79,7 +79,7 @@ def model_error(
         said: the container's own words, or a description of the failure.
         for_operator: the same for the log, if that names the container's place.
         retries: whether another attempt may succeed.
-        name: of the container: its host name if its instance has several.
+        name: the name of the container: its host name if its instance has several.
         retry_after: the container's own ``Retry-After``.
         kind: the class of the error.
     """

@@ -111,7 +111,7 @@ class Invocations:
             session: the id of the request's session; empty for none.
             target: the path to request; None for each container's own path for requests.
             method: the request's; see :class:`ContainerRequest`.
-            most_bytes: of the request's body; None for the limit of all requests.
+            most_bytes: the most bytes of the request's body; None for the limit of all requests.
             within: seconds for the container's answer to begin, and for all of it to come, from a
                 caller that counts its requests itself; None for the endpoint's limits.
             as_stream: whether the caller keeps the answer as a stream, and has admitted it as one.

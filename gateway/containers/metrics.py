@@ -105,7 +105,7 @@ class _Seconds:
     """Durations, request by request.
 
     Attributes:
-        sum: of all seconds.
+        sum: all seconds together.
     """
 
     __slots__ = ("_since", "in_buckets", "sum")

@@ -14,7 +14,7 @@ class PreparedRequest:
 
     Args:
         body: the whole of it, or a function that yields its pieces; within the caller's limit.
-        length: of a body in pieces, if it is known.
+        length: the length of a body in pieces, if it is known.
         of: the client's exchange, whose body has been gathered; None if no client waits.
         request_id: used if no client waits.
     """

@@ -163,7 +163,7 @@ class Variant:
         environment: further variables of the instances, as pairs in the order of their names.
         gpus: GPUs of each instance.
         cpus: CPU limit of each instance at an engine; None for no limit.
-        memory: of each instance, in bytes; None for no limit.
+        memory: the memory of each instance, in bytes; None for no limit.
         container_hostname: the instance's own DNS name (clause 1.1-7); None for the engine's
             choice.
         vertex: settings of a container written for Vertex AI; None for one written for SageMaker.

@@ -41,7 +41,7 @@ class InstanceStatus:
 
     Attributes:
         id: the id used in logs.
-        version: of its endpoint, counted from 1; two exist while an endpoint changes.
+        version: the version of its endpoint, counted from 1; two exist while an endpoint changes.
         health: the result of its last pings.
         reason: why it is not ready yet, is unhealthy, drains or has failed; empty otherwise.
         since: when it came into its state, in epoch seconds.

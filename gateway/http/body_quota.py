@@ -12,8 +12,8 @@ class HeldBytes:
     """The bytes that one request holds.
 
     Args:
-        quota: of all requests; None for no limit.
-        owners: of the request, each of whom has a share; none for a trusted proxy's.
+        quota: the quota of all requests; None for no limit.
+        owners: the owners of the request, each of whom has a share; none for a trusted proxy's.
     """
 
     __slots__ = ("_owners", "_quota", "size")

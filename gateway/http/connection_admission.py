@@ -177,7 +177,7 @@ class Crowd:
 
     Args:
         most: connections at once, without the reserve.
-        share: of one peer.
+        share: the most connections of one peer.
         clock: tells the time in seconds, for the log.
         on_drop: called with the reason when a connection is dropped or not taken.
         account_from: opens the account of a connection; by default nothing is charged.
@@ -212,7 +212,7 @@ class Crowd:
         """Take in a connection that was accepted.
 
         Args:
-            address: of its client, as the socket shows it.
+            address: the address of its client, as the socket shows it.
             drop: ends the connection at once.
 
         Returns:

@@ -469,9 +469,13 @@ _LENGTH_DIGITS: Final = len(str(2**64))
 
 
 def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None:
-    """Return the length that a head states for its body, by case-insensitive names; None if none.
+    """Return the body's length that a head states; None if it states none.
 
-    A number of more than 64 bits does not count. Python refuses numbers of 5,000 digits.
+    A number of more than 64 bits counts as none, because Python's ``int()`` raises an error for
+    5,000 digits.
+
+    Args:
+        headers: a mapping that ignores the case of names.
     """
     stated = headers.get(name, "")
     is_length = stated.isascii() and stated.isdecimal() and len(stated) <= _LENGTH_DIGITS

@@ -55,7 +55,7 @@ class _Written:
         endpoint: the place of its endpoint's table.
         table: the place of its own table; that of the endpoint's for an only variant.
         own: the keys of its own table.
-        values: of these, and of further keys of the endpoint's table.
+        values: the values of these keys, and of further keys of the endpoint's table.
         containers: if its instances have several, each as if it were the only one.
         source_keys: the possible keys for its source.
     """

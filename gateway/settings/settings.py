@@ -212,7 +212,7 @@ class Settings(ControlSettings, _TopLevel):
         apis: the names of the APIs that are served beside streams.
         principals: file of the principals, for ``sigv4``.
         insecure: whether to allow listening beyond loopback without authentication.
-        log_level: of the log on standard error.
+        log_level: the level of the log on standard error.
         container_ca: roots for ``https://`` containers, PEM; None for the system's.
         allow_origins: web pages' origins that may open streams; ``*`` for all.
         max_streams: open at once.
@@ -221,7 +221,7 @@ class Settings(ControlSettings, _TopLevel):
         max_requests: under way at once.
         max_requests_per_principal: under way at once; None for half of ``max_requests``.
         max_invocation_body: bytes of the body of one request.
-        max_gathered_bytes: of all gathered bodies at a time.
+        max_gathered_bytes: the most bytes of all bodies that are held whole at a time.
         max_connections: open at once.
         max_connections_per_address: open at once; None for half of ``max_connections``.
         trusted_proxies: addresses and networks of proxies that carry many clients: they have no
@@ -234,8 +234,8 @@ class Settings(ControlSettings, _TopLevel):
         max_containers: that are launched for all endpoints and transform jobs.
         images: commands, or running containers, that replace images, by image name. A settings file
             has only commands.
-        policy: of the streams of endpoints outside the settings.
-        times: of those endpoints' instances.
+        policy: the policy of the streams of endpoints outside the settings.
+        times: the times of those endpoints' instances.
     """
 
     endpoints: tuple[Endpoint, ...] = ()

@@ -87,8 +87,9 @@ class SilenceWatch:
         """Set a timer for the time when the limit may be over.
 
         Args:
-            soonest: if bytes must be taken, look in the loop's next turn. Bytes written in one turn
-                leave at its end, and have mostly been taken then.
+            soonest: whether to look in the event loop's next turn, while the container has not
+                taken all bytes. Bytes that are written in one turn leave at its end; by the next
+                turn the container has mostly taken them.
         """
         self._disarm()
         if self._limit is not None and not self._held:

@@ -1,4 +1,4 @@
-"""Work in steps, one per turn of the loop, so that others have their turns in between."""
+"""Long work, divided into steps: one per turn of the event loop, so that other tasks run too."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ class Http1Head:
         target: from its path on.
         raw_headers: in their order.
         headers: the same by case-insensitive name; None if a name is repeated.
-        version: of HTTP, ``1.0`` or ``1.1``.
+        version: the version of HTTP, ``1.0`` or ``1.1``.
         length: the body's stated length; None if it is chunked.
-        size: of its target and headers, as RFC 9113 §6.5.2 counts.
+        size: the size of its target and headers, as RFC 9113 §6.5.2 counts.
         keeps: whether the client keeps its connection for another request.
         upgrades: whether it asks for another protocol that is spoken here, or for a tunnel.
 

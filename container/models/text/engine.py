@@ -291,15 +291,15 @@ class Engine:
 
 
 def _mark_broken(model: Any, tokenizer: Any, ends: frozenset[int]) -> int | None:
-    """Have a model replace logits that are NaN by one certain token.
+    """Reserve a token for broken logits: a row with NaN then always yields this token.
 
     Sampling from a row with NaN fails the whole batch, and on a GPU it destroys the device's
     context. Taking the largest logit of such a row would give an ordinary token. The model's output
-    layer gets a hook, which is also part of CUDA graphs.
+    layer gets a hook that replaces the row; the hook is also part of CUDA graphs.
 
     Returns:
-        The token, which from now on only means broken logits; None if the vocabulary has no spare
-        token. Then nothing is changed.
+        The reserved token, which rows without NaN never yield. None if the vocabulary has no token
+        to spare; the model is then unchanged.
     """
     layer = model.get_output_embeddings()
     if layer is None:

@@ -11,7 +11,9 @@ from partway.protocol.limits import MIB
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """The settings; the variable of each is ``PARTWAY_TEXT_`` and its name in capitals.
+    """The settings of the language model.
+
+    Each comes from an environment variable: ``PARTWAY_TEXT_`` and the setting's name in capitals.
 
     Attributes:
         device: ``auto`` (a GPU if there is one), or torch's name: ``cpu``, ``cuda:1``.
@@ -58,7 +60,7 @@ def _variable_of(name: str) -> str:
     return f"PARTWAY_TEXT_{name.upper()}"
 
 
-#: The variable of each setting.
+#: The environment variable of each setting.
 VARIABLES: Final = frozenset(_variable_of(each.name) for each in fields(TextSettings))
 
 

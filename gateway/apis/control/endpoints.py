@@ -253,7 +253,7 @@ class EndpointOperations:
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[None]:
-        """Hold the lock for changes during the block.
+        """Keep other changes out until the block of ``async with`` ends.
 
         Raises:
             FleetStopping: the gateway stops.

@@ -101,7 +101,9 @@ class Resources:
         return self._known[kind].values()
 
     def changing(self) -> AbstractAsyncContextManager[None]:
-        """Hold the lock for changes during the block, so that earlier checks still hold.
+        """Keep other changes out until the block of ``async with`` ends.
+
+        A check inside the block therefore stays true until the block ends.
 
         Raises:
             StoreError: earlier changes take too long, as on a disk that hangs.

@@ -93,7 +93,7 @@ class CustomObjects:
         return [each for each in {**now, **before}.values() if each is not None]
 
     def changing(self) -> AbstractAsyncContextManager[None]:
-        """Hold the lock for changes during the block.
+        """Keep other changes out until the block of ``async with`` ends.
 
         Raises:
             NotWrittenDown: earlier changes take too long, as on a disk that hangs.

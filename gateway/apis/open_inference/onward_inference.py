@@ -52,7 +52,8 @@ class OnwardInference:
         container.
 
         Raises:
-            InputValidationError: a tensor has no form in JSON, and did not come as bytes.
+            InputValidationError: a tensor that the client did not send as raw bytes cannot be
+                written as JSON.
             ApiError: as in :meth:`Invocations.answered`; or the answer is not valid.
         """
         share = self._workers.share_of(exchange, identity)

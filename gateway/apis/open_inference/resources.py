@@ -123,7 +123,7 @@ class OpenInferenceResources:
 
 
 def _tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
-    """Return the tensors of a signature, whose first dimension is the number of instances: any."""
+    """Return a signature's tensors; the first dimension, -1, allows any number of instances."""
     return [
         {"name": alias, "datatype": DATATYPES[spec.type], "shape": [-1, *spec.shape]}
         for alias, spec in specs.items()

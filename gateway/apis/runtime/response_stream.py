@@ -93,9 +93,9 @@ class AnswerResponse(NamedTuple):
     """The response for an invocation.
 
     Attributes:
-        headers: of the response.
-        form: of its body.
-        status: of the response.
+        headers: the headers of the response.
+        form: the form of its body.
+        status: the status of the response.
     """
 
     headers: Mapping[str, str]

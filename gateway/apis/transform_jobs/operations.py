@@ -191,10 +191,10 @@ class TransformOperations:
         await self._resources.delete(min(over, key=lambda job: job.modified))
 
     def _check(self, members: Members, identity: Identity) -> None:
-        """Refuse an input that is not valid, or that the caller lacks permissions for.
+        """Refuse a job whose members are not valid, or whose files the caller may not use.
 
         Raises:
-            AccessDenied: the caller may not read or write there.
+            AccessDenied: the caller may not read the job's input or write its output.
             ValidationException: a value is not allowed; the message names it.
         """
         try:

@@ -33,7 +33,7 @@ async def ask_by_socket(
     """Ask the server at an IP address; the answer's body is not read.
 
     Args:
-        family: of the address.
+        family: the family of the address.
         address: an address whose host is an IP address.
         request: the whole request, a few hundred bytes at most.
         clock: measures the time.

@@ -11,9 +11,9 @@ from partway.gateway.timing.deadlines import time_limit
 
 
 async def check_callers_folder(folder: OpenFolder | None, clock: Clock) -> None:
-    """Check that a folder is still at its path, without following links.
+    """Check that the folder that an API caller named is still at its path, without following links.
 
-    ``folder`` is None if no API caller has named it.
+    If ``folder`` is None, no API caller named a folder, and nothing is checked.
 
     Raises:
         LaunchError: a link or another folder is there, or the path cannot be read.

@@ -58,7 +58,7 @@ class EngineState:
         out_of_memory: whether it was killed for using up its memory.
         trouble: anything else that the engine says about its end.
         port: the port of this machine that leads to the container; None without such a port.
-        pid: of its first process on the engine's machine; 0 if it does not run.
+        pid: its first process's id on the engine's machine; 0 if it does not run.
     """
 
     running: bool

@@ -39,7 +39,7 @@ class PrintedHead:
     """The head of a file of times.
 
     Attributes:
-        inode: of the log.
+        inode: the inode of the log.
         begin: the position of the log's first byte.
     """
 

@@ -121,7 +121,7 @@ def listening_elsewhere(port: int, pid: int) -> str:
     """Say that nothing listens on a program's port, and where the program listens instead.
 
     Args:
-        port: of 127.0.0.1, on which the program must listen.
+        port: the port of 127.0.0.1 on which the program must listen.
         pid: the program's process, which leads its group.
 
     Returns:
@@ -242,7 +242,7 @@ class Strays:
         """On Linux, kill all processes with a mark of a leash.
 
         Args:
-            mark: of a container that has ended.
+            mark: the mark of a container that has ended.
         """
         looked_for = self._wanted.setdefault(mark, asyncio.Event())
         if self._looking is None:

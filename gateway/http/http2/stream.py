@@ -283,10 +283,11 @@ class Http2Stream(Duplex):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _is_to_wait(self, size: int, window: int) -> bool:
-        """Say whether an event waits until all of it fits (clause 2.3-6).
+        """Say whether an event waits until the window has room for all of it (clause 2.3-6).
 
-        No exception could follow half an event. An event waits only if bytes are held back for an
-        exception: if the stream's own window is short.
+        An exception cannot follow half an event, so the stream's window keeps some bytes free for
+        one. An event waits if this reserve is the reason why it does not fit. If the connection's
+        window is too small instead, the event does not wait.
         """
         sender, stream_id = self._sender, self.stream_id
         if size <= window or size > sender.uncut:

@@ -44,7 +44,7 @@ class Question:
         env: variables in the environment of the command, or of the image's container.
         model_dir: the model's artifacts; None for an empty folder.
         cwd: the folder in which the command runs; None for the current one.
-        path: of streams, without a leading slash; empty for the documented path.
+        path: the path of streams, without a leading slash; empty for the documented path.
         probe: the question to the model: a name or a file.
         fast: whether long waits are cut short.
         only: ids of checks, or names of their areas; None for all checks.
@@ -72,7 +72,7 @@ class Plan:
 
     Attributes:
         target: path and query of streams.
-        address: of a container that runs; None for a command or an image.
+        address: the address of a container that runs; None for a command or an image.
         command: starts a container; empty for a container that runs, or an image.
         image_checks: the checks of the configuration of an engine's image, which are tried first.
     """

@@ -110,7 +110,8 @@ class _BytesTable:
         """Read the bytes.
 
         Args:
-            folder: of the probe. A file elsewhere is refused: the probe's author may be a stranger.
+            folder: the probe's folder. A file elsewhere is refused, since the probe's author may be
+                a stranger.
             room: most bytes of a file.
 
         Raises:

@@ -23,7 +23,7 @@ class Pacer:
     Args:
         write: takes bytes, and returns once there is room for more.
         passed: told of each whole frame, once it is written.
-        faults: of the stream; only delays and throttles matter here.
+        faults: the faults of the stream; only delays and throttles matter here.
     """
 
     def __init__(

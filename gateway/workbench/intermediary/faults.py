@@ -85,7 +85,7 @@ class Refuse(Fault):
     """The upgrade is not granted, and the container is not asked.
 
     Attributes:
-        body: of the answer, as plain text.
+        body: the body of the answer, as plain text.
     """
 
     name: ClassVar[str] = "refuse"
@@ -98,8 +98,8 @@ class CloseEarly(Fault):
     """The container closes the stream.
 
     Attributes:
-        code: of the Close; 1005 for a Close without a code.
-        after: parts that pass before the Close.
+        code: the code in the Close frame; 1005 for a Close without a code.
+        after: number of parts that reach the client before the Close.
     """
 
     name: ClassVar[str] = "close"
@@ -216,9 +216,9 @@ class Rule:
     """The faults of certain streams. A selector that is None does not matter.
 
     Attributes:
-        faults: of different kinds; Refuse goes with no other.
+        faults: faults of different kinds; a Refuse must be the only one.
         endpoint: its name.
-        path: at the container, such as ``v1/listen``; a slash in front changes nothing.
+        path: the path at the container, such as ``v1/listen``; a slash in front changes nothing.
         query: ``key=value`` pairs joined by ``&``; the stream's query has all of them.
         first: only this many of the streams that reach the rule, from the first.
         every: only every n-th of the streams: 3 means the third, the sixth, and so on.

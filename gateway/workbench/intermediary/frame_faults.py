@@ -89,7 +89,8 @@ class Spoiler:
     """The faults of one stream, applied to its container's frames.
 
     Args:
-        faults: of the stream's rule; Refuse, and faults that take time, are applied elsewhere.
+        faults: the faults of the stream's rule. Refuse, and faults that take time, are applied
+            elsewhere.
         applied: told of each fault, each time it does something.
     """
 

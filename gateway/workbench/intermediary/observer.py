@@ -30,7 +30,7 @@ class UpgradeAnswer:
     Attributes:
         status: the HTTP status; 101 grants the stream.
         headers: pairs of name and value, as they were written, in their order.
-        body: of a refusal; the beginning of a long one.
+        body: the body of a refusal; the beginning of a long one.
     """
 
     status: int

@@ -134,7 +134,7 @@ class SpoiledStream(PassedStream):
 
     Args:
         observer: sees the same as the gateway; None if the stream is not watched.
-        faults: of the stream; a Refuse must not be among them.
+        faults: the faults of the stream; a Refuse must not be among them.
         applied: told of each fault, each time it does something.
     """
 

@@ -37,9 +37,9 @@ class Answers:
 
     Attributes:
         replies: the container's messages, in their order.
-        status: of the container's answer to the upgrade; 0 if no answer came.
-        code: of the container's Close; 1006 where the connection ended without a Close, None
-            where the stream went on.
+        status: the status of the container's answer to the upgrade; 0 if no answer came.
+        code: the code of the container's Close; 1006 if the connection ended without a Close, None
+            if the stream went on.
         trouble: the reason why the stream is not whole, in words.
     """
 

@@ -52,7 +52,7 @@ class UpgradeAnswered:
         at: seconds since the start.
         status: 101 grants the stream.
         headers: the answer's headers, as far as they are kept.
-        body: of a refusal, as far as it was seen; empty where payloads are left out.
+        body: the body of a refusal, as far as it was seen; empty where payloads are left out.
     """
 
     at: float
@@ -70,7 +70,7 @@ class Passed:
         payload: the frame's bytes; None where payloads are left out.
         size: the payload's, in bytes.
         digest: in the payload's place: the same for the same payload of the same recording.
-        code: of a Close whose reason was left out with the payloads.
+        code: the code of a Close whose reason was left out with the payloads.
     """
 
     at: float

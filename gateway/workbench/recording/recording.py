@@ -100,7 +100,7 @@ class Recording:
     Attributes:
         head: the first line: the request for the stream.
         answer: the container's answer to the upgrade; None if no answer came.
-        frames: of both sides, in the order in which they passed.
+        frames: the frames of both sides, in the order in which they passed.
         ends: the ends of TCP connections.
         over: the last line; None if the recorder did not write it.
     """

@@ -31,8 +31,8 @@ class ReplayedStream(FrameHandler):
     Attributes:
         trouble: the reason why the stream is not whole, in words.
         count: how many whole replies have come.
-        code: of the container's Close; 1006 if the connection ended without a Close, None if
-            the stream goes on.
+        code: the code of the container's Close; 1006 if the connection ended without a Close, None
+            if the stream goes on.
     """
 
     def __init__(

@@ -241,7 +241,7 @@ class RunningGateway:
     def environment(self) -> dict[str, str]:
         """Environment variables that lead AWS's SDKs here, and make them trust the CA.
 
-        An ``AWS_SESSION_TOKEN`` that is set already must be removed: it belongs to another key.
+        If ``AWS_SESSION_TOKEN`` is set, the caller must remove it: it belongs to another key.
         """
         ca = str(self.ca_file)
         return {

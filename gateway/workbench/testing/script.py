@@ -63,7 +63,7 @@ class CloseWith:
     """The container's own Close, behind which it sends nothing.
 
     Args:
-        code: of the Close; 1005 for a Close without a code.
+        code: the code in the Close frame; 1005 for a Close without a code.
 
     Raises:
         ValueError: the code may not travel (RFC 6455 §7.4).
@@ -86,8 +86,8 @@ class FailWith:
     """An HTTP status with which the container refuses a request. A stream ends with Close(1011).
 
     Args:
-        status: of the answer, from 400 to 599.
-        headers: of the answer, such as ``{"Retry-After": "1"}``.
+        status: the status of the answer, from 400 to 599.
+        headers: the headers of the answer, such as ``{"Retry-After": "1"}``.
 
     Raises:
         ValueError: the status is no error.

@@ -61,7 +61,7 @@ class ReceivedStream:
     Attributes:
         path: without its first slash, as in ``connect(path=…)``.
         query: as it came, percent-encoded.
-        headers: of the upgrade.
+        headers: the headers of the upgrade.
         parts: the frames so far, each as a part.
         close: the gateway's Close, where the gateway closed first: 1000 after the input's end,
             1001 after a cancel. None until then, and where the container closed first or the

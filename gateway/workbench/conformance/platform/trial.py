@@ -59,7 +59,7 @@ class Platform:
     """The platform under test: any gateway with this API.
 
     Attributes:
-        url: of the gateway's listener, ``http://HOST:PORT``.
+        url: the URL of the gateway's listener, ``http://HOST:PORT``.
         endpoint: the endpoint whose container is the instrumented one.
         hurried: an endpoint with the same container and short times; None without one.
         times: of ``hurried``, or of ``endpoint`` where ``hurried`` is None.
