@@ -71,7 +71,12 @@ def test_in_their_order_or_the_one_that_is_named():
         (containers_asked, None, "pre", "is not configured for direct invocation"),
         (containers_asked, "serial", "pre", "is not configured for direct invocation"),
         (containers_asked, "direct", "", "TargetContainerHostname is missing; the containers of"),
-        (containers_asked, "direct", "Pre", "'Pre'; it must be one of"),
+        (
+            containers_asked,
+            "direct",
+            "Pre",
+            "'Pre'; the containers of .* one by one, so it must name one of",
+        ),
         (container_streamed, "serial", "", "asks 2 containers one after the other"),
         (container_streamed, "direct", "", "TargetContainerHostname is missing"),
     ],
