@@ -95,7 +95,7 @@ async def test_an_application_that_is_part_of_another_takes_none():
 
 
 async def test_settings_must_be_those_of_an_application():
-    with pytest.raises(TypeError, match=r"settings: Settings was given; load_settings\(\) must"):
+    with pytest.raises(TypeError, match=r"settings: Settings was given; it must be the result"):
         partway.aiohttp.setup(web.Application(), Settings())
     with pytest.raises(TypeError, match="app: Settings was given; it must be an Application"):
         partway.aiohttp.setup(Settings(), settings())

@@ -482,7 +482,7 @@ async def _left_by(
     return name
 
 
-# --- What a gateway that was killed has left is taken over ---------------------------------------
+# --- What a gateway that was killed has left is adopted ------------------------------------------
 
 KEY = b"of the data directory"
 
