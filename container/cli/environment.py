@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from partway.container.cli.target import KINDS
-from partway.container.models.text import settings
+from partway.container.models.chat import settings as chat
+from partway.container.models.text import settings as text
 
 _OF_THE_COMMAND: Final = frozenset(
     {
@@ -18,4 +19,4 @@ _OF_THE_COMMAND: Final = frozenset(
     }
 )
 
-VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_COMMAND | settings.VARIABLES
+VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_COMMAND | chat.VARIABLES | text.VARIABLES

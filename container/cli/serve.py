@@ -30,6 +30,7 @@ from partway.container.cli.serve_settings import (
     read_model_dir,
     read_port,
     read_show_errors,
+    set_variables,
 )
 from partway.container.cli.target import (
     KINDS,
@@ -160,6 +161,14 @@ def add_to(commands: Commands) -> None:
         metavar="DIR",
         help=f"the folder that the model loads from; also SM_MODEL_DIR ({MODEL_DIR})",
     )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of a shipped model, as in --set upstream=http://localhost:8000/v1: stands "
+        "for its variable, PARTWAY_CHAT_UPSTREAM; may be repeated",
+    )
     parser.add_argument("--host", help="address to listen on; also PARTWAY_BIND_TO_HOST (0.0.0.0)")
     parser.add_argument(
         "--port", help=f"TCP port, 0 for a free one; also SAGEMAKER_BIND_TO_PORT ({PORT})"
@@ -203,6 +212,7 @@ def run(options: argparse.Namespace) -> int:
     log_format = read_log_format(options.log_format, environ)
     start_logging(level, log_format)
     target = choose({kind: getattr(options, kind) for kind in KINDS}, environ)
+    set_variables(options.set, target.name, environ)
     address = ListenAddress(read_host(options.host, environ), read_port(options.port, environ))
     model_dir = read_model_dir(options.model_dir, environ)
     serving = ServingOptions(

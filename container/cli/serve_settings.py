@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from partway.container.cli import CommandError
+from partway.container.cli.environment import VARIABLES
 from partway.container.limits import FINISH_TIMEOUT
 from partway.container.server import MODEL_DIR
 from partway.log_lines import LOG_FORMATS, LogFormat
@@ -146,3 +147,32 @@ def read_finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
         if 0 < seconds < math.inf:
             return seconds
     raise CommandError(f"{source} {text!r} was given; it must be a number of seconds above 0")
+
+
+def set_variables(given: Sequence[str], model: str, environ: MutableMapping[str, str]) -> None:
+    """Set the variables of a shipped model's settings.
+
+    Args:
+        given: ``NAME=VALUE`` each.
+        model: the model's name.
+        environ: changed.
+
+    Raises:
+        CommandError: the text has another form, or the model has no such setting.
+    """
+    for each in given:
+        name, equals, value = each.partition("=")
+        variable = f"PARTWAY_{model}_{name}".upper()
+        if not equals or variable not in VARIABLES:
+            prefix = f"PARTWAY_{model}_".upper()
+            known = sorted(
+                known.removeprefix(prefix).lower()
+                for known in VARIABLES
+                if known.startswith(prefix)
+            )
+            listed = f"one of {', '.join(known)}" if known else "left out: it has no settings"
+            raise CommandError(
+                f"--set {each!r} was given with the model {model}; it must be NAME=VALUE, and the "
+                f"name {listed}"
+            )
+        environ[variable] = value

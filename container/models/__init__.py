@@ -7,6 +7,7 @@ from collections.abc import Mapping
 #: Short names for ``--model``, besides ``module:Class``. They are strings, so that a model is only
 #: imported when it is asked for.
 MODELS: Mapping[str, str] = {
+    "chat": "partway.container.models.chat.model:Chat",
     "echo": "partway.container.models.echo:Echo",
     "kmeans": "partway.container.models.kmeans:KMeans",
     "linear": "partway.container.models.linear:Linear",

@@ -1,0 +1,34 @@
+"""partway.container.models.chat.event_lines: data, wherever the bytes are cut."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partway.container.models.chat.event_lines import MAX_EVENT_BYTES, EventLines, EventTooLong
+
+STREAM = (
+    b': comment\n\nevent: x\ndata: {"a":1}\nid: 7\n\ndata:b\r\ndata: c\r\n\r\ndata\n\n'
+    b"data: d\r\rdata: cut"
+)
+FOUND = [b'{"a":1}', b"b\nc", b"d"]
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_events_wherever_they_are_cut(cuts):
+    lines = EventLines()
+    places = [0, *sorted(cuts), len(STREAM)]
+    pieces = [STREAM[begin:end] for begin, end in pairwise(places)]
+    assert [data for piece in pieces for data in lines.add(piece)] == FOUND
+
+
+@pytest.mark.parametrize("piece", [b"a" * 60_000, b"data: " + b"a" * 60_000 + b"\n"])
+def test_an_event_that_is_too_long(piece):
+    lines = EventLines()
+    for _ in range(MAX_EVENT_BYTES // len(piece)):
+        assert list(lines.add(piece)) == []
+    with pytest.raises(EventTooLong, match=f"more than {MAX_EVENT_BYTES} bytes"):
+        list(lines.add(piece * 10))
