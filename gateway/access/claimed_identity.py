@@ -65,7 +65,7 @@ class ApiKeyBearer(Claimant):
 
     def stands(self, chain: EventChain | None) -> bool:
         # super() without arguments does not work in a class with slots.
-        return Claimant.stands(self, chain) and self.principals.may(self.name, ACTION, "*")
+        return Claimant.stands(self, chain) and self.principals.may_somewhere(self.name, ACTION)
 
     def event_chain(self) -> None:
         return None

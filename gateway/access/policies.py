@@ -74,6 +74,10 @@ class Policy:
         anew, remembered = self._decisions
         return (remembered if len(resource) <= _MAX_ARN else anew)(action, resource)
 
+    def allows_somewhere(self, action: str) -> bool:
+        """Say whether the policy allows an action on any resource at all."""
+        return _any_of(self._actions, re.IGNORECASE).fullmatch(action) is not None
+
 
 _Decision = Callable[[str, str], bool]
 

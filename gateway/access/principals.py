@@ -242,6 +242,11 @@ class Principals:
         principal = self._current().by_name.get(name)
         return principal is not None and principal.policy.allows(action, resource)
 
+    def may_somewhere(self, name: str, action: str) -> bool:
+        """Say whether a principal may perform an action now, on any resource at all."""
+        principal = self._current().by_name.get(name)
+        return principal is not None and principal.policy.allows_somewhere(action)
+
     def _current(self) -> _Loaded:
         now = self._clock()
         # If the clock was set back, look at once.

@@ -12,12 +12,14 @@ from partway.gateway.access.authentication import (
     Authenticator,
     Deed,
     Identity,
+    not_authorized,
 )
 from partway.gateway.access.claimed_identity import ApiKeyBearer, Bearer, Claimant, Signer
 from partway.gateway.access.principals import Key, Principal, Principals
 from partway.gateway.access.replay_protection import ONCE, UsedSignatures
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
+    AccessDenied,
     ExpiredToken,
     IncompleteSignature,
     MissingAuthenticationToken,
@@ -74,8 +76,9 @@ class SigV4Authentication(Authenticator):
             is_api_key = takes_api_keys and token.startswith(API_KEY_PREFIX)
             bearer = self._by_api_key(token, deed) if is_api_key else self._by_token(token, deed)
             identity = self._identity(bearer)
-            if is_api_key:
-                identity.check(CALL_WITH_API_KEY, "*")
+            # This action has no resource, so a principal whose resources are endpoints may have it.
+            if is_api_key and not self._principals.may_somewhere(bearer.name, CALL_WITH_API_KEY):
+                raise AccessDenied(not_authorized(identity.arn, CALL_WITH_API_KEY, "*"))
             deed.check(identity)
             return identity
         signer = self._claimed(request, deed)

@@ -61,8 +61,7 @@ class ContainerRequest:
         target: path and query, which a client can influence only within fixed patterns.
         lines: the headers, from :func:`header_lines`; HTTP's own headers are added.
         length: the length of a body in pieces, if it is known; else the body goes in chunks.
-        method: HTTP's; a GET has no body. HEAD and CONNECT are not supported: their answers have
-            none.
+        method: HTTP's; HEAD and CONNECT are not supported: their answers have no body.
     """
 
     target: str
@@ -77,8 +76,8 @@ class ContainerRequest:
         return self.length is None and not isinstance(self.body, bytes)
 
     def head(self, authority: str) -> bytes:
-        if self.method == "GET":
-            framing = ""  # RFC 9110 §8.6: no length for a method without a body
+        if self.method == "GET" and self.body == b"":
+            framing = ""  # RFC 9110 §8.6: no length where no body is expected
         elif isinstance(self.body, bytes):
             framing = f"Content-Length: {len(self.body)}\r\n"
         elif self.length is None:

@@ -5,7 +5,6 @@ A route names the dialect that its clients read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -41,26 +40,3 @@ def aws_rest_json(error: ApiError) -> ErrorResponse:
         **error.headers,
     }
     return ErrorResponse(error.status, headers, error.body())
-
-
-#: Names and statuses of our errors in InvokeEndpoint and related operations (clause 4-5).
-_OF_THE_RUNTIME: Mapping[str, tuple[str, int]] = {
-    "InputValidationError": ("ValidationError", 400),
-    "RequestEntityTooLargeException": ("ValidationError", 400),
-    "InternalServerError": ("InternalFailure", 500),
-    "ServiceUnavailableError": ("ServiceUnavailable", 503),
-}
-
-
-def aws_runtime(error: ApiError) -> ErrorResponse:
-    """Write an error with the names of boto3's ``sagemaker-runtime`` (clause 4-5).
-
-    The protocol is the same as in :func:`aws_rest_json`. The service model's errors have no
-    ``ErrorCode``.
-    """
-    name, status = _OF_THE_RUNTIME.get(error.name, (error.name, error.status))
-    members = {key: value for key, value in error.members.items() if key != "ErrorCode"}
-    headers = {"Content-Type": "application/json", "x-amzn-ErrorType": name, **error.headers}
-    return ErrorResponse(
-        status, headers, json.dumps({"Message": error.message, **members}).encode()
-    )

@@ -138,5 +138,5 @@ async def test_the_log_hears_of_a_change_once(caplog: pytest.LogCaptureFixture) 
             await health.trouble()
     assert [record.getMessage() for record in caplog.records] == [
         '/ping answers 503 reason="the model says that it is not healthy"',
-        "the model is well",
+        "the model is healthy",
     ]

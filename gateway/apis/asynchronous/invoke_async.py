@@ -13,6 +13,7 @@ from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.asynchronous.limits import ATTEMPT_TIMEOUT, INLINE_BYTES, REQUEST_TTL
 from partway.gateway.apis.asynchronous.requests import AsyncRequest
 from partway.gateway.apis.asynchronous.worker import AsyncWorker
+from partway.gateway.apis.runtime.errors import aws_runtime
 from partway.gateway.arns import Arns
 from partway.gateway.containers.container_requests import CUSTOM_ATTRIBUTES
 from partway.gateway.containers.invocation_headers import (
@@ -27,7 +28,6 @@ from partway.gateway.containers.invocation_headers import (
     TTL,
     passed_on,
 )
-from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.peers import peer_of
 from partway.gateway.http.request_payloads import GatheredPayload

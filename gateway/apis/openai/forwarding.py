@@ -6,6 +6,7 @@ answered, the time limit of a request holds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,10 +25,12 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Leave, Route
 from partway.gateway.streams.bidirectional import BidirectionalStream
-from partway.gateway.streams.invocation_target import TARGET_VARIANT
+from partway.gateway.streams.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import CHUNKS
-from partway.protocol.errors import InputValidationError
+from partway.protocol.errors import AccessDenied, InputValidationError
+from partway.protocol.http.content_codings import coding_of, is_coded
+from partway.protocol.http1.response import BODILESS
 from partway.protocol.openai.request_model import (
     ModelUnknown,
     Taken,
@@ -96,7 +99,8 @@ class Forwarding:
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Forward a request to the endpoint in its path; the body goes as it comes."""
-        target = container_target(_raw_rest(exchange), exchange.query)
+        check_not_a_page(exchange, identity)
+        target = container_target(_raw_rest(exchange, OF_ENDPOINT), exchange.query)
         if is_upgrade(exchange.headers):
             await self._stream(exchange, identity, named["endpoint"], target)
             return
@@ -106,29 +110,37 @@ class Forwarding:
         component = named["component"]
         await self._forward(exchange, identity, named["endpoint"], request, target, component)
 
-    async def to_model(
-        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
-    ) -> None:
+    async def to_model(self, exchange: Exchange, identity: Identity, *_: object) -> None:
         """Forward a request to the endpoint that its model names; the model becomes empty."""
-        query = exchange.query
+        check_not_a_page(exchange, identity)
+        endpoint, query, request = await self._by_model(exchange)
+        resource = self._arns.of("endpoint", endpoint)
+        identity.check(ACTION, resource)
+        watched = identity.watched(ACTION, resource)
+        target = container_target(_raw_rest(exchange, OF_MODEL), query)
+        if is_upgrade(exchange.headers):
+            await self._stream(exchange, watched, endpoint, target)
+            return
+        await self._forward(exchange, watched, endpoint, request, target)
+
+    async def _by_model(self, exchange: Exchange) -> tuple[str, str, PreparedRequest]:
+        """Return the endpoint that a request's model names, its query, and the request without it.
+
+        The request alone refers to the body from here on, and releases it with the quota.
+
+        Raises:
+            InputValidationError: the request names no model.
+        """
         try:
             if exchange.method in _BODILESS:
-                taken = from_query(query)
-                query, body = taken.rest.decode(), b""
-            else:
-                taken = await self._taken_from_body(exchange)
-                body = taken.rest
+                model, query = from_query(exchange.query)
+                return model, query.decode(), PreparedRequest(b"", of=exchange)
+            model, body = await self._taken_from_body(exchange)
         except ModelUnknown as fault:
             raise InputValidationError(str(fault), "InvalidModel") from None
-        resource = self._arns.of("endpoint", taken.model)
-        identity.check(ACTION, resource)
-        target = container_target(_raw_rest(exchange), query)
-        watched = identity.watched(ACTION, resource)
-        if is_upgrade(exchange.headers):
-            await self._stream(exchange, watched, taken.model, target)
-            return
-        request = PreparedRequest(body, of=exchange)
-        await self._forward(exchange, watched, taken.model, request, target)
+        exchange.let_go_of_body()
+        exchange.holding.draw(len(body))
+        return model, exchange.query, PreparedRequest(body, of=exchange)
 
     async def _taken_from_body(self, exchange: Exchange) -> Taken:
         body = await exchange.body(self._invocations.most_bytes)
@@ -161,16 +173,19 @@ class Forwarding:
                 INVOKED_VARIANT: invoked.lease.variant,
                 **NO_PAGE,
             }
-            if head.length is not None:
-                headers["Content-Length"] = str(head.length)
             media_type = head.headers.get(CONTENT_TYPE, "").partition(";")[0].strip().lower()
-            form = ServerSentEvents() if media_type == "text/event-stream" else CHUNKS
-            return AnswerResponse(headers, form, head.status)
+            if media_type == "text/event-stream" and not is_coded(coding_of(head.headers)):
+                # No length: an event with an error may follow.
+                return AnswerResponse(headers, ServerSentEvents(), head.status)
+            if head.length is not None and head.status not in BODILESS:
+                headers["Content-Length"] = str(head.length)
+            return AnswerResponse(headers, CHUNKS, head.status)
 
         headers = container_headers(exchange.headers, component)
         answered = self._invocations.answered(
             *(request, identity, endpoint, headers),
             variant=headers.get(TARGET_VARIANT, ""),
+            container=headers.get(TARGET_CONTAINER, ""),
             session=session_of(headers),
             target=target,
             method=exchange.method,
@@ -180,12 +195,26 @@ class Forwarding:
         await relay_answer(self._streams, exchange, identity, answered, response)
 
 
-def _raw_rest(exchange: Exchange) -> str:
+def check_not_a_page(exchange: Exchange, identity: Identity) -> None:
+    """Refuse a web page's request without Origin, such as an image's, to an open gateway.
+
+    Such a request needs no answer to do harm, and a page whose name was pointed here may read the
+    answer (DNS rebinding). The dispatcher checks requests with Origin (clause 3-4).
+
+    Raises:
+        AccessDenied: a page sends it, and the gateway does not authenticate.
+    """
+    headers = exchange.headers
+    site = headers.get("Sec-Fetch-Site", "none")
+    if identity.principal is None and site != "none" and "Origin" not in headers:
+        raise AccessDenied("web pages may not send this request to a gateway without --auth sigv4")
+
+
+def _raw_rest(exchange: Exchange, pattern: re.Pattern[str]) -> str:
     """Return the raw path below ``/openai/v1/``: a route's own values are percent-decoded.
 
     Some clients of the Realtime API upgrade at ``/openai/v1`` itself.
     """
-    path = exchange.path
-    match = OF_MODEL.fullmatch(path) or OF_ENDPOINT.fullmatch(path)
-    assert match is not None, "a route has matched it"
+    match = pattern.fullmatch(exchange.path)
+    assert match is not None, "the route has matched it"
     return match["rest"] or ("realtime" if is_upgrade(exchange.headers) else "")

@@ -9,15 +9,22 @@ from typing import Final
 from partway.gateway.apis.openai.errors import REQUEST_ID
 from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.containers.container_requests import HEADER_VALUE
-from partway.gateway.containers.invocation_headers import INFERENCE_COMPONENT, SESSION, passed_on
+from partway.gateway.containers.invocation_headers import (
+    BEGIN_SESSION,
+    INFERENCE_COMPONENT,
+    SESSION,
+    passed_on,
+)
+from partway.protocol.errors import InputValidationError
+from partway.protocol.websocket.handshake import tokens
 
 _LONGEST: Final = 1024
 
 #: Headers of the client that the container gets; never its credentials, nor HTTP's own.
 _TO_CONTAINER: Final = re.compile(
     r"accept|accept-encoding|accept-language|content-encoding|content-type|idempotency-key|"
-    r"user-agent|traceparent|tracestate|(?:anthropic|openai|x-stainless)-[a-z0-9-]+|"
-    r"x-client-request-id",
+    r"user-agent|traceparent|tracestate|x-client-request-id|"
+    r"(?:anthropic|openai|x-stainless)-(?!.*(?:key|token|secret))[a-z0-9-]+",
     re.IGNORECASE,
 )
 #: Headers of the container that the client gets.
@@ -38,10 +45,14 @@ def container_headers(headers: Mapping[str, str], component: str) -> dict[str, s
     Raises:
         InputValidationError: one of SageMaker's own headers violates its pattern.
     """
+    of_connection = {each.lower() for each in tokens(headers.get("Connection", ""))}
     found = {
         name: value
         for name, value in headers.items()
-        if _TO_CONTAINER.fullmatch(name) and value and len(value) <= _LONGEST
+        if _TO_CONTAINER.fullmatch(name)
+        and name.lower() not in of_connection
+        and value
+        and len(value) <= _LONGEST
     }
     own = passed_on(headers)
     found |= {name: value for name, value in own.items() if name.lower().startswith("x-amzn-")}
@@ -51,8 +62,18 @@ def container_headers(headers: Mapping[str, str], component: str) -> dict[str, s
 
 
 def session_of(headers: Mapping[str, str]) -> str:
-    """Return the id of the session whose instance takes the request; empty for none."""
-    return headers.get(SESSION, "")
+    """Return the id of the session whose instance takes the request; empty for none.
+
+    Raises:
+        InputValidationError: a session would begin, whose id no client of this API reads.
+    """
+    session = headers.get(SESSION, "")
+    if session == BEGIN_SESSION:
+        raise InputValidationError(
+            f"SessionId (header {SESSION}) must be a session's id; InvokeEndpoint begins sessions",
+            "InvalidHeader",
+        )
+    return session
 
 
 def client_headers(head: AnswerHead, request_id: str) -> dict[str, str]:
@@ -62,14 +83,9 @@ def client_headers(head: AnswerHead, request_id: str) -> dict[str, str]:
         head: the answer's.
         request_id: the gateway's; the container's own stands in its place if it sent one.
     """
-    found = {
-        name: value
-        for name, value in head.headers.items()
-        if _TO_CLIENT.fullmatch(name)
-        and value
-        and len(value) <= _LONGEST
-        and HEADER_VALUE.fullmatch(value)
-    }
-    if not any(name.lower() == REQUEST_ID for name in found):
-        found[REQUEST_ID] = request_id
+    found = {REQUEST_ID: request_id}
+    for name in {name.lower() for name in head.headers if _TO_CLIENT.fullmatch(name)}:
+        value = head.headers[name]  # the first of several
+        if value and len(value) <= _LONGEST and HEADER_VALUE.fullmatch(value):
+            found[name] = value
     return found

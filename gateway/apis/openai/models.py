@@ -9,7 +9,7 @@ import orjson
 
 from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.openai.errors import REQUEST_ID, openai_object
-from partway.gateway.apis.openai.forwarding import ACTION, GRANTED_WITH
+from partway.gateway.apis.openai.forwarding import ACTION, GRANTED_WITH, check_not_a_page
 from partway.gateway.apis.openai.paths import MODELS, ONE_MODEL
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.routing.router import Router
@@ -50,6 +50,7 @@ class Models:
 
     async def list(self, exchange: Exchange, identity: Identity, *_: object) -> None:
         """Answer with the endpoints that the caller may invoke."""
+        check_not_a_page(exchange, identity)
         data = [
             _model(name)
             for name in sorted(self._router.table)
@@ -58,9 +59,10 @@ class Models:
         _respond(exchange, {"object": "list", "data": data})
 
     async def describe(
-        self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer with one endpoint."""
+        check_not_a_page(exchange, identity)
         self._router.check(named["endpoint"])
         _respond(exchange, _model(named["endpoint"]))
 

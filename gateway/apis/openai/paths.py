@@ -12,7 +12,7 @@ _REST: Final = r"/openai/v1(?:/(?P<rest>.*))?"
 
 #: The endpoint's name is in the path. Clause 2.1-4 holds here too: a base path may stand in front.
 OF_ENDPOINT: Final = re.compile(
-    r"(?:/.*?)?/endpoints/(?P<endpoint>[^/]+)"
+    r"(?:/.*?)??/endpoints/(?P<endpoint>[^/]+)"
     rf"(?:/inference-components/(?P<component>[^/]+))?{_REST}"
 )
 #: The endpoint's name is the request's model.
@@ -20,10 +20,12 @@ OF_MODEL: Final = re.compile(_REST)
 MODELS: Final = re.compile(r"/openai/v1/models")
 ONE_MODEL: Final = re.compile(r"/openai/v1/models/(?P<endpoint>[^/]+)")
 
-#: A path and a query of RFC 3986 §3.3 and §3.4.
-_CHARACTERS: Final = r"[A-Za-z0-9._~!$&'()*+,;=:@%-]"
-_PATH: Final = re.compile(rf"{_CHARACTERS}+(?:/{_CHARACTERS}+)*")
+#: A segment of a path, and a query (RFC 3986 §3.3, §3.4).
+_CHARACTERS: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+_SEGMENT: Final = re.compile(rf"{_CHARACTERS}+")
 _QUERY: Final = re.compile(rf"(?:{_CHARACTERS}|[/?])*")
+#: Servers behind the container's may decode a segment once more, and see another path.
+_HIDDEN: Final = re.compile(r"[/\\%\x00-\x1f\x7f]")
 
 #: Parameters that authenticate the caller; the container does not get them.
 _CREDENTIALS: Final = re.compile(r"access_token|X-Amz-.*", re.IGNORECASE)
@@ -39,12 +41,10 @@ def container_target(rest: str, query: str) -> str:
     Raises:
         InputValidationError: path or query violates RFC 3986, or the path has dot segments.
     """
-    segments = rest.split("/")
-    has_dots = any(unquote(segment) in (".", "..") for segment in segments)
-    if has_dots or not _PATH.fullmatch(rest) or not _QUERY.fullmatch(query):
+    if not all(map(_is_segment, rest.split("/"))) or not _QUERY.fullmatch(query):
         raise InputValidationError(
-            "the path below /openai/v1 must be segments without '.' and '..', and path and query "
-            "must be percent-encoded (RFC 3986)",
+            "the path below /openai/v1 must be segments without '.', '..' and encoded slashes, and "
+            "path and query must be percent-encoded (RFC 3986)",
             "InvalidPath",
         )
     kept = [
@@ -53,3 +53,9 @@ def container_target(rest: str, query: str) -> str:
         if pair and not _CREDENTIALS.fullmatch(unquote(pair.partition("=")[0]))
     ]
     return f"/v1/{rest}?{'&'.join(kept)}" if kept else f"/v1/{rest}"
+
+
+def _is_segment(segment: str) -> bool:
+    name = unquote(segment)
+    is_dots = name.partition(";")[0] in (".", "..")
+    return _SEGMENT.fullmatch(segment) is not None and not is_dots and not _HIDDEN.search(name)

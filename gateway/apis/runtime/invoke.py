@@ -8,6 +8,7 @@ from math import inf
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.runtime.errors import aws_runtime
 from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
 from partway.gateway.containers.failures import answer_too_large
 from partway.gateway.containers.invocation import Invocation, Invocations, session_key
@@ -22,7 +23,6 @@ from partway.gateway.containers.invocation_headers import (
     is_session,
     passed_on,
 )
-from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route

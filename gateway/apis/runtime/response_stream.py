@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.runtime.errors import aws_runtime
 from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
 from partway.gateway.containers.invocation import Invocation, Invocations
 from partway.gateway.containers.invocation_headers import (
@@ -28,7 +29,6 @@ from partway.gateway.containers.invocation_headers import (
     TARGET_MODEL,
     passed_on,
 )
-from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route

@@ -225,7 +225,7 @@ async def test_the_log_hears_of_a_change_of_health(caplog: pytest.LogCaptureFixt
             await ask(client, "GET /ping")
     assert [record.getMessage() for record in caplog.records if record.name.endswith(".app")] == [
         '/ping answers 503 reason="the app gave no answer to /ping"',
-        "the app is well",
+        "the app is healthy",
     ]
 
 

@@ -31,6 +31,7 @@ FILE = """
 [[principals]]
 name = "chat-backend"
 actions = ["sagemaker:InvokeEndpoint*", "sagemaker:CallWithBearerToken"]
+resources = ["arn:aws:sagemaker:*:*:endpoint/chat"]
 tokens = ["0123456789abcdef"]
 [[principals.keys]]
 access_key_id = "AKIDCHAT"

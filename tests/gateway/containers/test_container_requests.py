@@ -55,3 +55,20 @@ def test_the_host_header(address, tls, authority):
 def test_a_get_has_no_body_and_no_length():
     request = ContainerRequest("/execution-parameters", "", b"", method="GET")
     assert request.head("a:1") == b"GET /execution-parameters HTTP/1.1\r\nHost: a:1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "length", "framing"),
+    [
+        (b"x", None, b"Content-Length: 1"), (None, 7, b"Content-Length: 7"),
+        (None, None, b"Transfer-Encoding: chunked"),
+    ],
+)  # fmt: skip
+def test_a_body_is_always_framed(body, length, framing):
+    """The next container of a GET gets the answer of the one before."""
+
+    async def pieces():
+        yield b""
+
+    request = ContainerRequest("/v1/x", "", pieces() if body is None else body, length, "GET")
+    assert framing + b"\r\n" in request.head("a:1")

@@ -57,7 +57,15 @@ def test_texts_stay_as_they_were(body, rest):
         (b"{}", "model: it is missing; it must name an endpoint"),
         (b'{"model":""}', "model: it is empty; it must name an endpoint"),
         (b'{"model":7}', "model: 7 was given; it must be a string"),
-        (b'{"model":null}', "model: None was given; it must be a string"),
+        (b'{"model":null}', "model: null was given; it must be a string"),
+        (b'{"model":%b}' % (b"1" * 5000), "model: 1{32} was given; it must be a string"),
+        (b'{"model":[%b]}' % b",".join([b"[]"] * 10**5), "model: .* it must be a string"),
+        (b'{"model":"%b"}' % (b"a" * 1024), "model: .* it must be a string"),
+        (b'{"a":1,' * 200_001, "the body must have at most 200000 members"),
+        (b'{"a":' + b"[" * 5000, "the body's JSON is nested too deep|must be a JSON object"),
+        ('{"model":"m"}'.encode("utf-16"), "the body must be a JSON object in UTF-8"),
+        ('{"model":"m"}'.encode("utf-16-le"), "the body must be a JSON object in UTF-8"),
+        (b'{"s":"\\ud800","model":"m","a":"%b"}' % (b"a" * 65_536), "must be a JSON object"),
     ],
 )
 def test_a_body_without_a_model(body, says):
@@ -107,7 +115,10 @@ def test_the_other_fields_of_a_form_stay(name, content_type, preamble):
         (form(FILE), "multipart/form-data", "must have a boundary of 1 to 70 characters"),
         (form(FILE), f"{TYPE}{'0' * 70}", "must have a boundary of 1 to 70 characters"),
         (form(*[FILE] * (MAX_FORM_FIELDS + 1)), TYPE, f"at most {MAX_FORM_FIELDS} fields"),
-        (form((f'name="{"a" * 5000}"', b"")), TYPE, "a head of at most 4096 bytes"),
+        (form((f'name="{"a" * 5000}"', b"")), TYPE, "a head of at most 1024 bytes"),
+        (form(("a;" * 450, b"")), TYPE, "model: it is missing"),
+        (form(('filename="; name=model"', b"a")), TYPE, "model: it is missing"),
+        (form(FILE), "multipart/form-data" + ";a" * 5000, "must have a boundary"),
     ],
 )
 def test_a_form_without_a_model(body, content_type, says):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from types import FrameType
 
 import aiohttp
 import pytest
 
+from partway.protocol.openai.request_model import Taken
 from partway.protocol.signatures.api_keys import make_api_key
 from partway.protocol.signatures.verification import Credentials
 from tests.gateway.apis.openai.engine import (
@@ -23,7 +25,7 @@ from tests.gateway.apis.openai.engine import (
 )
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.containers.containers import PATIENCE
-from tests.wire.peers import ENDPOINT
+from tests.wire.peers import ENDPOINT, eventually
 
 __all__ = ["asking", "authenticated", "container", "gateway_for"]
 
@@ -79,6 +81,10 @@ async def test_credentials_stay_here(asking):
         Authorization="Bearer secret",
         Cookie="secret",
         X_Other="secret",
+        OpenAI_Api_Key="secret",
+        Anthropic_Auth_Token="secret",
+        Connection="x-stainless-os",
+        X_Stainless_Os="secret",
         OpenAI_Beta="realtime=v1",
         X_Stainless_Lang="python",
     )
@@ -164,6 +170,117 @@ async def test_an_event_that_breaks_off_in_its_middle_is_not_whole_for_the_clien
         await client.ask(BELOW_ENDPOINT + CHAT, {"stream": True})
 
 
+async def test_events_with_a_length_may_end_with_an_error_too(asking):
+    """The length is not the client's: the next response would begin within this one."""
+
+    async def script(call):
+        await call.request()
+        call.say(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 60\r\n\r\n"
+            b"data: a\n\n"
+        )
+
+    client = await asking(script=script)
+    _, headers, said = await client.ask(BELOW_ENDPOINT + CHAT, {"stream": True})
+    assert "Content-Length" not in headers
+    assert said.startswith(b'data: a\n\ndata: {"error":')
+
+
+async def test_events_with_a_coding_that_break_off_are_not_whole(asking):
+    async def script(call):
+        await call.request()
+        call.say(EVENTS[:-2] + b"Content-Encoding: gzip\r\n\r\n2\r\n\n\n\r\n")
+
+    client = await asking(script=script)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await client.ask(BELOW_ENDPOINT + CHAT, {"stream": True})
+
+
+async def test_an_answer_without_a_body_has_no_length(asking):
+    client = await asking()
+    client.engine.says = b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"
+    status, headers, _ = await client.ask(f"{BELOW_ENDPOINT}/files/f-1", None, "DELETE")
+    assert status == 204
+    assert "Content-Length" not in headers
+
+
+async def test_a_header_that_comes_twice_is_passed_once(asking):
+    client = await asking()
+    kinds = b"Content-Type: application/json", b"content-TYPE: text/html"
+    client.engine.says = answer(b"{}", *kinds)
+    _, headers, _ = await client.ask(BELOW_ENDPOINT + CHAT, {})
+    assert headers.getall("Content-Type") == ["application/json"]
+
+
+async def test_the_first_endpoint_of_a_path_counts(asking):
+    client = await asking(endpoints=(ENDPOINT, "other"))
+    rest = "endpoints/other/openai/v1/x"
+    for path in (f"{BELOW_ENDPOINT}/{rest}", f"/openai/v1{BELOW_ENDPOINT}/{rest}"):
+        assert (await client.ask(path, {}))[0] == 200
+        assert client.engine.heads[-1].startswith(f"POST /v1/{rest} HTTP/1.1\r\n")
+        _, _, metrics = await client.ask("/metrics", None, "GET")
+        assert b'endpoint="other"' not in b"".join(
+            line for line in metrics.splitlines() if line.startswith(b"partway_requests")
+        )
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin"])
+async def test_a_web_page_s_request_without_origin(asking, authenticated, site):
+    """An image's, or a page's whose name was pointed here."""
+    for settings, refused in (({}, 403), (authenticated, 401)):
+        client = await asking(**settings)
+        for path in (f"{BY_MODEL}/models", f"{BELOW_ENDPOINT}/files", f"{BY_MODEL}/models/other"):
+            status, _ = await client.error(path, None, "GET", Sec_Fetch_Site=site)
+            assert status == refused
+        assert client.engine.heads == []
+    token = {"Authorization": f"Bearer {TOKEN}", "Sec_Fetch_Site": site}
+    assert (await client.ask(f"{BELOW_ENDPOINT}/files", None, "GET", **token))[0] == 200
+
+
+async def test_no_session_begins_here(asking):
+    client = await asking()
+    header = {"X_Amzn_SageMaker_Session_Id": "NEW_SESSION"}
+    status, error = await client.error(BELOW_ENDPOINT + CHAT, {}, **header)
+    assert (status, error["code"]) == (400, "validation_error")
+
+
+def frames_of(module: str) -> list[FrameType]:
+    """The frames of suspended coroutines of a module."""
+    found = []
+    for task in asyncio.all_tasks():
+        coroutine = task.get_coro()
+        while coroutine is not None:
+            frame = getattr(coroutine, "cr_frame", None)
+            if frame is not None and frame.f_code.co_filename.endswith(module):
+                found.append(frame)
+            coroutine = getattr(coroutine, "cr_await", None)
+    return found
+
+
+async def test_the_body_s_quota_is_held_only_until_the_container_has_it(asking):
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def script(call):
+        await call.request()
+        call.say(EVENTS + b"9\r\ndata: a\n\n\r\n")
+        asked.set()
+        await go_on.wait()
+        call.say(b"0\r\n\r\n")
+
+    client = await asking(script=script)
+    gathered = client.gateway.gateway.dispatcher._gathered
+    body = {"model": ENDPOINT, "x": "a" * 100_000}
+    asking_it = asyncio.create_task(client.ask(BY_MODEL + CHAT, body))
+    async with asyncio.timeout(PATIENCE):
+        await asked.wait()
+        await eventually(lambda: not gathered.used)
+    held = [value for frame in frames_of("forwarding.py") for value in frame.f_locals.values()]
+    assert held
+    assert not [each for each in held if isinstance(each, bytes | Taken) and each]
+    go_on.set()
+    await asking_it
+
+
 # --- The endpoint in the model -------------------------------------------------------------------
 
 
@@ -196,7 +313,13 @@ async def test_the_model_names_the_endpoint_and_goes_on_empty(asking):
         ("POST", CHAT, {"model": "a b"}, "letters, digits and hyphens"),
         ("POST", "", {"model": ENDPOINT}, "the path below /openai/v1 must be"),
         ("POST", "/a/%2e%2e/b", {"model": ENDPOINT}, "the path below /openai/v1 must be"),
-        ("POST", "/a//b", {"model": ENDPOINT}, "the path below /openai/v1 must be"),
+        *(
+            ("POST", path, {"model": ENDPOINT}, "the path below /openai/v1 must be")
+            for path in (
+                *("/a//b", "/a%2f..%2fb", "/..;/b", "/a%5cb", "/%252e%252e/b", "/a%00", "/a%0d%0a"),
+                *("/a%zz", "/a/."),
+            )
+        ),
     ],
 )
 async def test_a_refusal_has_the_form_that_openai_s_clients_read(asking, method, path, body, says):
