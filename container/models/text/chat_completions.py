@@ -115,7 +115,6 @@ def chat_of(body: bytes | Members) -> ChatAsk:
     members = members_of(body) if isinstance(body, bytes) else body
     if members is None:
         raise Refused("the body of a chat completion must be a JSON object")
-    ignored = frozenset(members) - _KNOWN
     members = effective(members, _REFUSED)
     if "messages" not in members:
         raise Refused("messages: missing")
@@ -128,12 +127,12 @@ def chat_of(body: bytes | Members) -> ChatAsk:
         stream=stream,
         include_usage=stream and usage_is_wanted(members),
         model=model_of(members),
-        ignored=ignored,
+        ignored=frozenset(members) - _KNOWN,
     )
 
 
 def effective(members: Members, refused: Mapping[str, str]) -> Members:
-    """Return the members that are not null: null means absent. Unknown members are left in.
+    """Return the members that ask for something: null means absent. Unknown members are left in.
 
     Args:
         members: of a request of OpenAI's API.
@@ -147,7 +146,9 @@ def effective(members: Members, refused: Mapping[str, str]) -> Members:
         if value is None or asks_nothing(name, value) or value in _ASK_NOTHING.get(name, ()):
             continue
         raise Refused(f"{name}: {reason}")
-    return {name: value for name, value in members.items() if value is not None}
+    return {
+        name: value for name, value in members.items() if value is not None and name not in refused
+    }
 
 
 class Completion:

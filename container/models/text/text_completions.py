@@ -83,7 +83,6 @@ def completion_of(members: Members) -> CompletionAsk:
     Raises:
         Refused: it has no prompt, several, or tokens; or a value out of range.
     """
-    ignored = frozenset(members) - _KNOWN
     members = effective(members, _REFUSED)
     prompt = members.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1:
@@ -100,7 +99,7 @@ def completion_of(members: Members) -> CompletionAsk:
         stream=stream,
         include_usage=stream and usage_is_wanted(members),
         model=model_of(members),
-        ignored=ignored,
+        ignored=frozenset(members) - _KNOWN,
     )
 
 

@@ -68,9 +68,7 @@ def test_a_body_with_everything() -> None:
     ).encode()
     turns = (ChatTurn("system", "Be brief."), ChatTurn("user", "hi"))
     sampling = Sampling(max_new_tokens=5, temperature=0.0, top_p=0.5, stop=("END",))
-    expected = ChatAsk(
-        Ask(messages=turns, sampling=sampling), True, True, "m", frozenset({"n", "user"})
-    )
+    expected = ChatAsk(Ask(messages=turns, sampling=sampling), True, True, "m", frozenset({"user"}))
     assert chat_of(data) == expected
     assert chat_of(json.loads(data)) == expected
 
@@ -108,13 +106,23 @@ def test_of_two_limits_the_newer_name_counts() -> None:
         {"safety_identifier": "s"}, {"prompt_cache_key": "k"}, {"modalities": ["text"]},
         {"prediction": {"type": "content", "content": "x"}}, {"seed": 1}, {"logit_bias": {"1": 2}},
         {"presence_penalty": 1}, {"frequency_penalty": 1}, {"sagemaker_base_url": "http://x"},
-        {"tool_choice": "none"}, {"tools": []}, {"n": 1}, {"logprobs": False}, {"top_logprobs": 0},
-        {"response_format": {"type": "text"}}, {"whatever": 1},
+        {"whatever": 1},
     ],
 )  # fmt: skip
 def test_members_without_an_effect(member: dict[str, object]) -> None:
     asked = chat_of(body(**member))
     assert asked == ChatAsk(ASK, ignored=frozenset(member))
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"tool_choice": "none"}, {"tools": []}, {"n": 1}, {"logprobs": False}, {"top_logprobs": 0},
+        {"response_format": {"type": "text"}}, {"seed": None}, {"whatever": None},
+    ],
+)  # fmt: skip
+def test_values_that_ask_for_nothing(member: dict[str, object]) -> None:
+    assert chat_of(body(**member)) == ChatAsk(ASK)
 
 
 @pytest.mark.parametrize("model", ["", None])

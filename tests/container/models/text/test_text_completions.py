@@ -38,7 +38,7 @@ def test_a_completion() -> None:
         }
     )
     sampling = Sampling(max_new_tokens=3, temperature=0.0, stop=("x",))
-    ignored = frozenset({"echo", "n"})
+    ignored = frozenset({"echo"})
     assert asked == CompletionAsk(raw("hi", sampling), True, True, "m", ignored=ignored)
     assert completion_of({"prompt": " \n"}) == CompletionAsk(raw(" \n"))
 
