@@ -266,7 +266,9 @@ class RequestRoute:
 def request_route(path: str, *, method: str = "POST") -> Callable[[_Handler], _Handler]:
     """Mount a method of a model on a path, as its handler of requests.
 
-    The handler is like :meth:`Model.invoke`. ::
+    The handler is like :meth:`Model.invoke`.
+
+    ::
 
         @request_route("v1/models", method="GET")
         async def models(self, request: Request) -> Answer: ...
