@@ -24,7 +24,7 @@ class HeldBytes:
         self.size = 0
 
     def also_of(self, owner: str) -> None:
-        """Count further bytes for another owner too.
+        """Count the bytes that are drawn from here on for a further owner too.
 
         Raises:
             AssertionError: bytes have been drawn already.

@@ -173,7 +173,7 @@ class FrameConnection(asyncio.Protocol):
     def take_over_from(self, http: HttpProtocol, *, tell_end: bool = True) -> None:
         """Take over from an HTTP server's protocol that has written its 101.
 
-        With ``tell_end``, ``http`` is told of the transport's end at once, so that it lets go of
+        With ``tell_end``, ``http`` is told now that its transport has ended, so that it lets go of
         its connection. Without it, the owner owes ``http`` that call.
         """
         transport = http.transport
