@@ -160,19 +160,16 @@ def set_variables(given: Sequence[str], model: str, environ: MutableMapping[str,
     Raises:
         CommandError: the text has another form, or the model has no such setting.
     """
-    for each in given:
-        name, equals, value = each.partition("=")
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise CommandError("--set must have NAME=VALUE, such as upstream=http://localhost/v1")
         variable = f"PARTWAY_{model}_{name}".upper()
-        if not equals or variable not in VARIABLES:
+        if variable not in VARIABLES:
             prefix = f"PARTWAY_{model}_".upper()
-            known = sorted(
-                known.removeprefix(prefix).lower()
-                for known in VARIABLES
-                if known.startswith(prefix)
-            )
-            listed = f"one of {', '.join(known)}" if known else "left out: it has no settings"
-            raise CommandError(
-                f"--set {each!r} was given with the model {model}; it must be NAME=VALUE, and the "
-                f"name {listed}"
-            )
+            own = (each for each in VARIABLES if each.startswith(prefix))
+            known = ", ".join(sorted(each.removeprefix(prefix).lower() for each in own))
+            # The value may be a secret.
+            which = known or "no settings"
+            raise CommandError(f"--set {name}=… was given; the model {model} has {which}")
         environ[variable] = value

@@ -6,7 +6,7 @@
     name = "chat-backend"             # in logs and errors
     actions = ["sagemaker:InvokeEndpoint"]                    # default: sagemaker:InvokeEndpoint*
     resources = ["arn:aws:sagemaker:*:*:endpoint/chat-*"]     # default: *
-    tokens = ["…"]                    # bearer tokens for WebSockets (clause 3-5), 16 characters up
+    tokens = ["…"]                    # bearer tokens (clause 3-5), 16 characters up
 
     [[principals.keys]]                                       # SigV4 (clause 2.4)
     access_key_id = "AKIA…"

@@ -11,21 +11,13 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote_plus
 
-from partway.protocol.json.splicing import members_of
-from partway.protocol.limits import KIB
+from partway.protocol.openai.json_members import BodyFault, members_of_body
 
 if TYPE_CHECKING:
     import msgspec
 
 #: Characters of a model's text in JSON: an endpoint's name has 63.
 MAX_MODEL_TEXT: Final = 1024
-
-#: A JSON body: members of all its objects, as far as they can be counted quickly. Each of the
-#: outermost becomes an object, which takes about 0.3 µs.
-MAX_MEMBERS: Final = 200_000
-
-#: A JSON body that msgspec refuses: the standard library makes objects of all its values.
-_MAX_FOR_STANDARD_LIBRARY: Final = 64 * KIB
 
 #: A form: fields, bytes of a field's head, and characters of the Content-Type. OpenAI's requests
 #: have about ten fields, with heads of about 100 bytes.
@@ -62,30 +54,10 @@ def from_json(body: bytes) -> Taken:
     Raises:
         ModelUnknown: the body is no object, or its ``model`` is no string or empty.
     """
-    if body.count(b'":') > MAX_MEMBERS:
-        raise ModelUnknown(f"the body must have at most {MAX_MEMBERS} members")
     try:
-        return _from_members(_members(body))
-    except RecursionError:
-        raise ModelUnknown("the body's JSON is nested too deep") from None
-
-
-def _members(body: bytes) -> dict[str, msgspec.Raw]:
-    import msgspec  # it takes 10 ms
-
-    try:
-        return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        fault = str(error)
-    # The text may have half of a surrogate pair, which msgspec refuses.
-    try:
-        is_object = len(body) <= _MAX_FOR_STANDARD_LIBRARY and isinstance(json.loads(body), dict)
-        found = members_of(body) if is_object and body.lstrip().startswith(b"{") else None
-    except ValueError:
-        found = None
-    if found is None:
-        raise ModelUnknown(f"the body must be a JSON object in UTF-8: {fault}")
-    return {name: msgspec.Raw(bytes(value)) for name, value in found.items()}
+        return _from_members(members_of_body(body))
+    except BodyFault as fault:
+        raise ModelUnknown(str(fault)) from None
 
 
 def _from_members(members: dict[str, msgspec.Raw]) -> Taken:

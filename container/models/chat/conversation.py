@@ -4,17 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, suppress
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Final
 
 from partway.container.errors import ModelError
+from partway.container.models.chat.interruptions import InterruptibleAnswer
+from partway.container.models.chat.json_objects import object_of
 from partway.container.models.chat.settings import ChatSettings
 from partway.container.stream import Stream
+from partway.protocol.limits import KIB
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.close_codes import INVALID_DATA, TOO_BIG
 
 #: Yields the data of a chat completion's events.
-Events = Callable[[bytes], AsyncIterator[bytes]]
+Events = Callable[[bytes], AsyncGenerator[bytes]]
+
+#: Characters of one message, and of all remembered turns: 256 Ki of English are some 64 thousand
+#: tokens, more than most contexts.
+MAX_MESSAGE: Final = 256 * KIB
+MAX_REMEMBERED: Final = 4 * MAX_MESSAGE
+
+
+class Turns:
+    """The remembered turns of a conversation; a user's and the assistant's alternate.
+
+    Some chat templates refuse others, so turns of one role in a row are joined.
+
+    Args:
+        most: turns.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.all: list[dict[str, str]] = []
+
+    def add(self, role: str, content: str) -> None:
+        """Add a turn; the oldest ones are dropped where they are too many, up to a user's."""
+        turns = self.all
+        if turns and turns[-1]["role"] == role:
+            content = f"{turns.pop()['content']}\n{content}"
+        turns.append({"role": role, "content": content})
+        size = sum(len(turn["content"]) for turn in turns)
+        while len(turns) > 1 and (
+            len(turns) > self._most or size > MAX_REMEMBERED or turns[0]["role"] != "user"
+        ):
+            size -= len(turns.pop(0)["content"])
 
 
 class PlainConversation:
@@ -35,80 +70,82 @@ class PlainConversation:
         self._stream = stream
         self._events = events
         self._settings = settings
-        self._turns: list[dict[str, str]] = []
+        self._turns = Turns(settings.max_turns)
 
     async def run(self) -> None:
         """Answer all messages until the input has ended.
 
         Raises:
-            ModelError: the upstream fails.
+            ExceptionGroup: of a ModelError: the upstream fails, or a message is not taken.
         """
         async with asyncio.TaskGroup() as group:
-            answering: asyncio.Task[None] | None = None
+            current = InterruptibleAnswer(group)
             async for message in self._stream.messages():
-                if answering is not None and not answering.done():
-                    answering.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await answering
+                if await current.end():
                     await self._send("", last=True)
-                self._add("user", _text(message))
-                answering = group.create_task(self._answer())
+                self._turns.add("user", _text(message))
+                current.begin(self._answer())
 
     async def _answer(self) -> None:
         said: list[str] = []
+        size = 0
         try:
-            async with aclosing(self._events(self._request())) as events:  # type: ignore[type-var]
+            async with aclosing(self._events(self._request())) as events:
                 async for data in events:
-                    if piece := text_of(data):
-                        await self._send(piece, last=False)
+                    piece = piece_of(data)
+                    if not piece:
+                        continue
+                    await self._send(piece, last=False)
+                    size += len(piece)
+                    if size <= MAX_MESSAGE:
                         said.append(piece)
         finally:
             if said:
-                self._add("assistant", "".join(said))
+                self._turns.add("assistant", "".join(said))
         await self._send("", last=True)
 
     def _request(self) -> bytes:
         system = self._settings.system
         first = [{"role": "system", "content": system}] if system else []
-        request = {"messages": [*first, *self._turns], "stream": True}
+        request = {"messages": [*first, *self._turns.all], "stream": True}
         model = {"model": self._settings.model}
         return json.dumps({**model, **self._settings.options, **request}).encode()
-
-    def _add(self, role: str, content: str) -> None:
-        self._turns.append({"role": role, "content": content})
-        del self._turns[: -self._settings.max_turns]
 
     async def _send(self, text: str, *, last: bool) -> None:
         completion = CompletionState.COMPLETE if last else CompletionState.PARTIAL
         await self._stream.send_part(PayloadPart(text.encode(), DataType.UTF8, completion))
 
 
-def text_of(data: bytes) -> str:
+def piece_of(data: bytes) -> str:
     """Return the text of a chat completion's chunk; empty for one without text.
 
     Raises:
         ModelError: the chunk is an error, or no JSON object.
     """
-    try:
-        chunk: Any = json.loads(data)
-    except ValueError:
-        chunk = None
-    if not isinstance(chunk, dict):
-        raise ModelError("the upstream sent an event that is no JSON object")
+    chunk = object_of(data)
+    if chunk is None:
+        raise ModelError("the upstream sent an event that is not a JSON object")
     if error := chunk.get("error"):
         message = error.get("message") if isinstance(error, dict) else error
         raise ModelError(f"the upstream failed: {str(message)[:200]}")
-    choices = chunk.get("choices")
+    choices: Any = chunk.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     delta = first.get("delta") if isinstance(first, dict) else None
     content = delta.get("content") if isinstance(delta, dict) else None
-    return content if isinstance(content, str) else ""
+    if not isinstance(content, str):
+        return ""
+    return content.encode("utf-8", "replace").decode()  # JSON can have half of a surrogate pair
 
 
 def _text(message: str | bytes) -> str:
-    if isinstance(message, str):
-        return message
-    try:
-        return message.decode()
-    except UnicodeDecodeError:
-        raise ModelError("the message is not UTF-8 text", status=400) from None
+    if isinstance(message, bytes):
+        try:
+            message = message.decode()
+        except UnicodeDecodeError:
+            raise ModelError("the message is not UTF-8 text", code=INVALID_DATA) from None
+    if len(message) > MAX_MESSAGE:
+        raise ModelError(
+            f"the message has {len(message)} characters; it must have at most {MAX_MESSAGE}",
+            code=TOO_BIG,
+        )
+    return message

@@ -27,6 +27,7 @@ class EventLines:
     def __init__(self) -> None:
         self._rest = b""
         self._data: list[bytes] = []
+        self._size = 0  # of the unfinished event's lines
 
     def add(self, received: bytes) -> Iterator[bytes]:
         """Yield the data of the events that end in these bytes; other fields are skipped.
@@ -34,17 +35,19 @@ class EventLines:
         Raises:
             EventTooLong: an event is too long.
         """
+        searched = max(len(self._rest) - 1, 0)  # the last byte may be half of a line's end
         buffered = self._rest + received
         begin = 0
-        for end in _LINE_END.finditer(buffered):
+        for end in _LINE_END.finditer(buffered, searched):
             if end.group() == b"\r" and end.end() == len(buffered):
                 break  # a line feed may follow
             line, begin = buffered[begin : end.start()], end.end()
             if line.startswith(b"data:"):
                 self._data.append(line[5:].removeprefix(b" "))
+                self._size += len(line)
             elif not line and self._data:
-                data, self._data = b"\n".join(self._data), []
+                data, self._data, self._size = b"\n".join(self._data), [], 0
                 yield data
         self._rest = buffered[begin:]
-        if len(self._rest) + sum(map(len, self._data)) > MAX_EVENT_BYTES:
+        if len(self._rest) + self._size > MAX_EVENT_BYTES:
             raise EventTooLong(f"an event has more than {MAX_EVENT_BYTES} bytes")

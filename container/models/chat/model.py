@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Final
+from urllib.parse import urlencode
 
 from partway.container.errors import ModelError
 from partway.container.model import Model, Reply, Request, request_route, route
 from partway.container.models.chat.conversation import PlainConversation
+from partway.container.models.chat.interruptions import InterruptibleAnswer
 from partway.container.models.chat.settings import ChatSettings
-from partway.container.models.chat.upstream import DONE, UpstreamRefused, Upstreams
+from partway.container.models.chat.upstream import DONE, JSON, UpstreamRefused, Upstreams
 from partway.container.stream import Stream
 from partway.protocol.openai.errors import error_body
+from partway.protocol.openai.json_members import BodyFault, with_members
+from partway.protocol.websocket.close_codes import POLICY_VIOLATION
 
-_JSON = "application/json"
+#: Statuses whose responses have no body.
+_WITHOUT_BODY: Final = frozenset({204, 205, 304})
 
 
 class Chat(Model):
@@ -56,13 +59,10 @@ class Chat(Model):
         during an answer ends the answer.
         """
         async with asyncio.TaskGroup() as group:
-            answering: asyncio.Task[None] | None = None
+            current = InterruptibleAnswer(group)
             async for message in stream.messages():
-                if answering is not None and not answering.done():
-                    answering.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await answering
-                answering = group.create_task(self._send_chunks(stream, self._streamed(message)))
+                await current.end()
+                current.begin(self._send_chunks(stream, self._streamed(message)))
 
     async def _send_chunks(self, stream: Stream, body: bytes) -> None:
         try:
@@ -78,17 +78,15 @@ class Chat(Model):
         """Return a request with ``stream``, and with a model if it names none.
 
         Raises:
-            ModelError: the message is no JSON object.
+            ModelError: the message is not a JSON object.
         """
+        body = message.encode("utf-8", "replace") if isinstance(message, str) else message
         try:
-            asked: Any = json.loads(message)
-        except ValueError:
-            asked = None
-        if not isinstance(asked, dict):
-            raise ModelError("a message must be a JSON object with messages", status=400)
-        asked["stream"] = True
-        asked["model"] = asked.get("model") or self._settings.model
-        return json.dumps(asked).encode()
+            return with_members(body, {"stream": True}, {"model": self._settings.model})
+        except BodyFault as fault:
+            raise ModelError(
+                f"a message must be a chat completion request: {fault}", code=POLICY_VIOLATION
+            ) from None
 
     # --- Requests --------------------------------------------------------------------------------
 
@@ -117,33 +115,26 @@ class Chat(Model):
 
     async def _forwarded(self, method: str, path: str, request: Request) -> Reply:
         """Return an upstream's answer, whole or as it comes."""
-        body = await request.read()
-        answer = self._answer(method, path, self._named(body), request.content_type)
+        if query := urlencode(list(request.query.items())):
+            path = f"{path}?{query}"
         try:
-            content_type = (await anext(answer)).decode()
+            body = self._with_model(await request.read())
+            answer = await self._upstreams.ask(method, path, body, request.content_type)
         except UpstreamRefused as refused:
-            return Reply(refused.body, refused.content_type, dict(refused.headers), refused.status)
+            status = refused.status
+            return Reply(refused.body, refused.content_type, dict(refused.headers), status)
         except ModelError as error:
-            return Reply(error_body(error.reason, error.status), _JSON, status=error.status)
-        return Reply(answer, content_type)
+            return Reply(error_body(error.reason, error.status), JSON, status=error.status)
+        if answer.status in _WITHOUT_BODY:
+            await answer.aclose()
+            return Reply(b"", status=answer.status)
+        return Reply(answer, answer.content_type, status=answer.status)
 
-    async def _answer(
-        self, method: str, path: str, body: bytes, content_type: str
-    ) -> AsyncGenerator[bytes]:
-        """Yield the content type of an upstream's answer, and then its body as it comes."""
-        async with self._upstreams.answered(method, path, body, content_type) as response:
-            yield response.headers.get("Content-Type", _JSON).encode()
-            async for received in response.content.iter_any():
-                yield received
-
-    def _named(self, body: bytes) -> bytes:
-        """Put the setting's model into a body that names none."""
+    def _with_model(self, body: bytes) -> bytes:
+        """Put the setting's model into a JSON object that names none."""
         if not self._settings.model or not body:
             return body
         try:
-            asked: Any = json.loads(body)
-        except ValueError:
-            return body
-        if not isinstance(asked, dict) or asked.get("model"):
-            return body
-        return json.dumps({**asked, "model": self._settings.model}).encode()
+            return with_members(body, {}, {"model": self._settings.model})
+        except BodyFault:
+            return body  # the upstream's to refuse

@@ -27,6 +27,7 @@ class ChatSettings:
             ``{"temperature": 0.2}``. The variable has a JSON object.
         api_key: sent to the upstream as a bearer token; empty for none.
         timeout: seconds of silence allowed to an upstream, before its first byte and between two.
+            The runtime itself waits 60 s for the beginning of an answer to a request.
         max_turns: remembered turns of a conversation; older ones are dropped.
     """
 
@@ -35,7 +36,7 @@ class ChatSettings:
     system: str = ""
     options: Mapping[str, object] = field(default_factory=dict)
     api_key: str = field(default="", repr=False)
-    timeout: float = 60.0
+    timeout: float = 50.0
     max_turns: int = 256
 
     @classmethod
@@ -55,8 +56,8 @@ class ChatSettings:
             model=found.get("model", ""),
             system=found.get("system", ""),
             options=_object(found.get("options", "{}")),
-            api_key=found.get("api_key", ""),
-            timeout=_seconds(found.get("timeout", "60")),
+            api_key=_key(found.get("api_key", "")),
+            timeout=_seconds(found.get("timeout", "50")),
             max_turns=_turns(found.get("max_turns", "256")),
         )
 
@@ -77,13 +78,36 @@ def _urls(text: str) -> tuple[str, ...]:
             "such as http://localhost:8000/v1"
         )
     for url in urls:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        if not _is_base_url(url):
             raise ValueError(
-                f"{variable_of('upstreams')}: {url[:80]!r} was given; it must be the base URL of "
-                "an OpenAI API, such as http://localhost:8000/v1"
+                f"{variable_of('upstreams')} names {_without_user(url)[:80]!r}; it must name the "
+                "base URL of an OpenAI API, without a user, such as http://localhost:8000/v1"
             )
     return urls
+
+
+def _is_base_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        has_place = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a bad port or address
+        return False
+    is_bare = not (parts.query or parts.fragment or "@" in url)
+    return has_place and is_bare and parts.scheme in ("http", "https")
+
+
+def _without_user(url: str) -> str:
+    """Return a URL for a message; its user may have a password."""
+    return url.rpartition("@")[2]
+
+
+def _key(text: str) -> str:
+    if text and not (text.isascii() and text.isprintable() and " " not in text):
+        raise ValueError(
+            f"{variable_of('api_key')} has other characters than visible ASCII; it must be a "
+            "token, without a line end"
+        )
+    return text
 
 
 def _object(text: str) -> Mapping[str, object]:

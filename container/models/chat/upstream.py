@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
 
 from partway.container.errors import ModelError, TooSlow
 from partway.container.models.chat.event_lines import EventLines, EventTooLong
+from partway.container.models.chat.json_objects import object_of
 from partway.container.models.chat.settings import ChatSettings
 from partway.log_lines import LogLine
 from partway.protocol.limits import KIB
+from partway.protocol.openai.errors import error_body
 
 log = logging.getLogger("partway.container.chat")
 
 #: The data of the last event.
 DONE: Final = b"[DONE]"
+JSON: Final = "application/json"
 
 #: Seconds for a connection to an upstream.
 _CONNECT: Final = 5.0
-#: Bytes of an upstream's refusal that are read.
-_REFUSAL_BYTES: Final = 16 * KIB
+#: Seconds for which an idle connection is kept: uvicorn, which vLLM uses, closes it after 5.
+_KEEP: Final = 4.0
+#: Bytes of an upstream's refusal that are passed on.
+_REFUSAL_BYTES: Final = 64 * KIB
 #: Statuses after which another upstream may take the request.
-_ELSEWHERE: Final = frozenset({429, 500, 502, 503, 504})
+_TRY_ANOTHER: Final = frozenset({429, 500, 502, 503, 504})
 
 
 class UpstreamRefused(ModelError):
-    """An upstream's refusal, with its own status and body.
+    """An answer with another status than 2xx.
 
     Attributes:
-        body: the upstream's, up to 16 KiB.
+        body: the upstream's, or an error in OpenAI's form if that is too long or broke off.
         content_type: of the body.
         headers: when to try again.
     """
@@ -48,6 +50,41 @@ class UpstreamRefused(ModelError):
         self.body = body
         self.content_type = content_type
         self.headers = headers
+
+
+class UpstreamAnswer(AsyncIterator[bytes]):
+    """The body of an answer as it comes. Its owner must call :meth:`aclose`.
+
+    Args:
+        timeout: seconds of silence that the response allows, for the error's text.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse, timeout: float) -> None:
+        self._response = response
+        self._timeout = timeout
+        self.status = response.status
+        self.content_type = response.headers.get("Content-Type", JSON)
+
+    async def __anext__(self) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            TooSlow: the upstream is silent for too long.
+            ModelError: the answer breaks off.
+        """
+        try:
+            received = await self._response.content.readany()
+        except TimeoutError:
+            raise TooSlow(f"the upstream was silent for {self._timeout:g} s") from None
+        except aiohttp.ClientError as error:
+            raise ModelError(f"the upstream's answer broke off: {error}", status=502) from error
+        if not received:
+            raise StopAsyncIteration
+        return received
+
+    async def aclose(self) -> None:
+        """End the connection unless the answer is complete: the upstream's work is cancelled."""
+        self._response.close()
 
 
 class Upstreams:
@@ -68,14 +105,13 @@ class Upstreams:
             closing = asyncio.run_coroutine_threadsafe(self._session.close(), self._loop)
             closing.result(1.0)
 
-    @asynccontextmanager
-    async def answered(
-        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request to the first upstream that takes it; the block has the answer.
+    async def ask(
+        self, method: str, path: str, body: bytes = b"", content_type: str = JSON
+    ) -> UpstreamAnswer:
+        """Send a request to the first upstream that takes it.
 
-        Leaving the block early ends the connection, and so cancels the upstream's work. Another
-        upstream is tried if one cannot be reached or answers that it cannot serve now.
+        Another upstream is tried if one cannot be connected to, or answers that it cannot serve
+        now. A request that may have been delivered goes nowhere else.
 
         Args:
             method: HTTP's.
@@ -84,41 +120,42 @@ class Upstreams:
             content_type: of the body.
 
         Raises:
-            UpstreamRefused: the last upstream answered with 400 or above.
-            ModelError: no upstream can be reached.
+            UpstreamRefused: the answer's status is not 2xx; redirects are not followed.
+            ModelError: no upstream can be reached, or one ended without an answer.
             TooSlow: the upstream did not begin its answer in time.
         """
         headers = {"Content-Type": content_type} if body else {}
         if self._settings.api_key:
             headers["Authorization"] = f"Bearer {self._settings.api_key}"
-        failure: ModelError = ModelError("there is no upstream")
+        failure: ModelError | None = None
         for base in self._settings.upstreams:
+            url = f"{base}/{path}"
             try:
-                response = await self._opened().request(
-                    method, f"{base}/{path}", data=body or None, headers=headers
-                )
-            except TimeoutError:
-                seconds = self._settings.timeout
-                raise TooSlow(f"the upstream did not answer within {seconds:g} s") from None
-            except aiohttp.ClientConnectionError as error:
-                failure = ModelError(f"no upstream can be reached: {error}", status=502)
+                async with asyncio.timeout(_CONNECT + self._settings.timeout):
+                    response = await self._opened().request(
+                        method, url, data=body or None, headers=headers, allow_redirects=False
+                    )
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 log.warning(
                     LogLine("an upstream cannot be reached", upstream=base, reason=str(error))
                 )
+                # Clients must not learn where it is.
+                failure = failure or ModelError("no upstream can be reached", status=502)
                 continue
-            try:
-                if response.status >= HTTPStatus.BAD_REQUEST:
-                    failure = await _refusal(response)
-                    log.warning(
-                        LogLine("an upstream refused", upstream=base, status=response.status)
-                    )
-                    if response.status in _ELSEWHERE:
-                        continue
-                    raise failure
-                yield response
-                return
-            finally:
-                response.close()
+            except TimeoutError:
+                seconds = self._settings.timeout
+                raise TooSlow(f"the upstream did not answer within {seconds:g} s") from None
+            except aiohttp.ClientError as error:
+                log.warning(LogLine("an upstream gave no answer", upstream=base, reason=str(error)))
+                raise ModelError("the upstream gave no valid answer", status=502) from error
+            if 200 <= response.status < 300:
+                return UpstreamAnswer(response, self._settings.timeout)
+            refused = await _refusal(response)
+            log.warning(LogLine("an upstream refused", upstream=base, status=response.status))
+            if response.status not in _TRY_ANOTHER:
+                raise refused
+            failure = refused if not isinstance(failure, UpstreamRefused) else failure
+        assert failure is not None, "there is one upstream at least"
         raise failure
 
     async def events(self, body: bytes) -> AsyncGenerator[bytes]:
@@ -126,49 +163,66 @@ class Upstreams:
 
         Raises:
             ModelError: the answer breaks off, is silent for too long, or has no events; and as
-                :meth:`answered`.
+                :meth:`ask`.
         """
-        async with self.answered("POST", "chat/completions", body) as response:
+        answer = await self.ask("POST", "chat/completions", body)
+        try:
             lines = EventLines()
-            try:
-                async for received in response.content.iter_any():
-                    for data in lines.add(received):
-                        if data == DONE:
-                            return
-                        yield data
-            except TimeoutError:
-                seconds = self._settings.timeout
-                raise TooSlow(f"the upstream was silent for {seconds:g} s") from None
-            except (aiohttp.ClientError, EventTooLong) as error:
-                raise ModelError(f"the upstream's answer broke off: {error}") from error
-            raise ModelError(f"the upstream's answer broke off: it ended without {DONE.decode()}")
+            async for received in answer:
+                for data in lines.add(received):
+                    if data == DONE:
+                        return
+                    yield data
+        except EventTooLong as error:
+            raise ModelError(f"the upstream's answer is not valid: {error}") from error
+        finally:
+            await answer.aclose()
+        raise ModelError(f"the upstream's answer broke off: it ended without {DONE.decode()}")
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._loop = asyncio.get_running_loop()
             times = aiohttp.ClientTimeout(
-                total=None, connect=None, sock_connect=_CONNECT, sock_read=self._settings.timeout
+                total=None,
+                connect=_CONNECT,
+                sock_connect=_CONNECT,
+                sock_read=self._settings.timeout,
             )
-            connector = aiohttp.TCPConnector(limit=0)  # the gateway limits the streams
-            self._session = aiohttp.ClientSession(timeout=times, connector=connector)
+            # The gateway limits the streams.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP)
+            self._session = aiohttp.ClientSession(
+                timeout=times,
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),  # or cookies go to other clients' requests
+            )
         return self._session
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> UpstreamRefused:
-    body = await response.content.read(_REFUSAL_BYTES)
+    """Read a refusal's body; one that is too long, late or cut keeps its message at most."""
+    body, is_whole = b"", False
+    try:
+        while len(body) <= _REFUSAL_BYTES:
+            more = await response.content.readany()
+            if not more:
+                is_whole = True
+                break
+            body += more
+    except (TimeoutError, aiohttp.ClientError):
+        pass  # its status says enough
+    finally:
+        response.close()
+    content_type = response.headers.get("Content-Type", "text/plain; charset=utf-8")
+    if not is_whole:
+        body, content_type = error_body(_message(body), response.status), JSON
     names = ("Retry-After", "retry-after-ms")
     headers = {name: response.headers[name] for name in names if name in response.headers}
-    content_type = response.headers.get("Content-Type", "text/plain; charset=utf-8")
     return UpstreamRefused(response.status, body, content_type, headers)
 
 
 def _message(body: bytes) -> str:
     """Return the message of an error in OpenAI's form, or the beginning of another body."""
-    try:
-        found: Any = json.loads(body)
-    except ValueError:
-        found = None
-    error = found.get("error") if isinstance(found, dict) else None
+    error: Any = (object_of(body) or {}).get("error")
     message = error.get("message") if isinstance(error, dict) else None
-    text = message if isinstance(message, str) else body.decode("utf-8", "replace")
+    text = message if isinstance(message, str) else body[:800].decode("utf-8", "replace")
     return " ".join(text.split())[:200]

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,12 +145,12 @@ class Text(Model):
     @request_route("v1/chat/completions")
     async def chat_completions(self, request: Request) -> Reply:
         """Answer a chat completion request of OpenAI's clients."""
-        return await self._in_openai_form(self._chat(await _body(request)))
+        return await self._in_openai_form(self._chat(_body(request)))
 
     @request_route("v1/completions")
     async def completions(self, request: Request) -> Reply:
         """Answer a completion request of OpenAI's clients."""
-        return await self._in_openai_form(self._continue(await _body(request)))
+        return await self._in_openai_form(self._continue(_body(request)))
 
     @request_route("v1/models", method="GET")
     async def models(self, request: Request) -> Reply:
@@ -201,8 +201,8 @@ class Text(Model):
         except ModelError as error:
             return Reply(error_body(error.reason, error.status), JSON, status=error.status)
 
-    async def _chat(self, body: bytes | Members) -> Reply:
-        asked = chat_of(body)
+    async def _chat(self, body: Awaitable[bytes] | Members) -> Reply:
+        asked = chat_of(body if isinstance(body, Mapping) else await body)
         self._note_ignored(asked.ignored)
         completion = Completion(
             f"chatcmpl-{uuid.uuid4().hex}",
@@ -217,8 +217,8 @@ class Text(Model):
         await _until_end(reply)
         return Reply(completion.whole(reply.text, _reason(reply), reply.usage), JSON)
 
-    async def _continue(self, body: bytes) -> Reply:
-        members = members_of(body)
+    async def _continue(self, body: Awaitable[bytes]) -> Reply:
+        members = members_of(await body)
         if members is None:
             raise Refused("the body of a completion must be a JSON object")
         asked = completion_of(members)

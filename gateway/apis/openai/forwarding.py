@@ -98,10 +98,16 @@ class Forwarding:
     async def to_endpoint(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Forward a request to the endpoint in its path; the body goes as it comes."""
+        """Forward a request to the endpoint in its path; a body goes as it comes."""
         check_not_a_page(exchange, identity)
         target = container_target(_raw_rest(exchange, OF_ENDPOINT), exchange.query)
         if is_upgrade(exchange.headers):
+            if named["component"]:
+                raise InputValidationError(
+                    "an inference component takes requests alone; open the stream below the "
+                    "endpoint's own path",
+                    "InvalidPath",
+                )
             await self._stream(exchange, identity, named["endpoint"], target)
             return
         request: Exchange | PreparedRequest = exchange

@@ -62,6 +62,7 @@ def test_texts_stay_as_they_were(body, rest):
         (b'{"model":[%b]}' % b",".join([b"[]"] * 10**5), "model: .* it must be a string"),
         (b'{"model":"%b"}' % (b"a" * 1024), "model: .* it must be a string"),
         (b'{"a":1,' * 200_001, "the body must have at most 200000 members"),
+        (b'{"a"\n :1,' * 200_001, "the body must have at most 200000 members"),
         (b'{"a":' + b"[" * 5000, "the body's JSON is nested too deep|must be a JSON object"),
         ('{"model":"m"}'.encode("utf-16"), "the body must be a JSON object in UTF-8"),
         ('{"model":"m"}'.encode("utf-16-le"), "the body must be a JSON object in UTF-8"),

@@ -12,13 +12,16 @@ import pytest
 import websockets
 from aiohttp import web
 
+from partway.container.models.chat.conversation import MAX_REMEMBERED, Turns
 from partway.container.models.chat.model import Chat
 from partway.container.models.chat.settings import ChatSettings
 from partway.container.testing import Served, serving
+from partway.protocol.openai.errors import error_body
 from tests.container.models.chat.upstreams import Answer, FakeUpstream, chunk, in_events, upstream
+from tests.wire.peers import eventually
 
 PATIENCE = 20.0
-pytestmark = pytest.mark.usefixtures("anyio_backend")
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 
 
 async def hello(_: FakeUpstream, request: web.Request) -> web.StreamResponse:
@@ -169,6 +172,35 @@ async def test_a_failure_ends_the_stream_with_its_reason(start, answer, reason) 
     assert caught.value.rcvd.reason.startswith(reason)
 
 
+async def answering_the_second(fake: FakeUpstream, request: web.Request) -> web.StreamResponse:
+    if len(fake.requests) > 1:
+        return await in_events(request, chunk("second"))
+    await fake.go_on.wait()
+    return web.Response()
+
+
+async def test_messages_without_a_reply_are_joined(start) -> None:
+    """Some chat templates refuse two turns of a user's in a row."""
+    running = await start(answering_the_second)
+    async with running.served.stream() as client:
+        await client.send("one")
+        await eventually(lambda: bool(running.fakes[0].requests))
+        await client.send("two")
+        assert await reply(client) == [""]
+        assert await reply(client) == ["second", ""]
+    assert running.fakes[0].requests[1][1]["messages"] == [{"role": "user", "content": "one\ntwo"}]
+
+
+def test_the_oldest_turns_are_dropped_up_to_a_user_s() -> None:
+    turns = Turns(4)
+    for number in range(4):
+        turns.add("user", f"u{number}")
+        turns.add("assistant", f"a{number}")
+    assert [turn["content"] for turn in turns.all] == ["u2", "a2", "u3", "a3"]
+    turns.add("user", "x" * MAX_REMEMBERED)
+    assert [turn["role"] for turn in turns.all] == ["user"]
+
+
 # --- Several upstreams ---------------------------------------------------------------------------
 
 
@@ -289,6 +321,50 @@ async def test_a_refusal_passes_through(start, answer, status, says) -> None:
     assert found == status
     assert json.loads(body)["error"]["message"].startswith(says)
     assert headers.get("retry-after-ms") == ("5" if answer is busy else None)
+
+
+async def made(_: FakeUpstream, __: web.Request) -> web.StreamResponse:
+    return web.json_response({"id": "1"}, status=201)
+
+
+async def nothing(_: FakeUpstream, __: web.Request) -> web.StreamResponse:
+    return web.Response(status=204)
+
+
+async def elsewhere(_: FakeUpstream, __: web.Request) -> web.StreamResponse:
+    return web.Response(status=307, headers={"Location": "/v1/elsewhere"})
+
+
+LONG = json.dumps({"error": {"message": "no " + "x" * 2000}}).encode()
+
+
+async def in_pieces(_: FakeUpstream, request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(status=400, headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    for piece in (LONG[:100], LONG[100:]):
+        await response.write(piece)
+    return response
+
+
+async def too_long(_: FakeUpstream, __: web.Request) -> web.StreamResponse:
+    return web.Response(status=400, body=b"x" * 200_000)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "body"),
+    [
+        (made, 201, b'{"id": "1"}'),
+        (nothing, 204, b""),
+        (elsewhere, 502, b""),
+        (in_pieces, 400, LONG),
+        (too_long, 400, error_body("x" * 200, 400)),
+    ],
+    ids=["201", "204", "a redirect", "a refusal in pieces", "a refusal that is too long"],
+)
+async def test_status_and_body_pass_through(start, answer, status, body) -> None:
+    running = await start(answer)
+    assert (await post(running.served.url, "v1/responses", {}))[::2] == (status, body)
+    assert len(running.fakes[0].requests) == 1
 
 
 async def test_an_answer_that_breaks_off_is_not_whole(start) -> None:

@@ -31,8 +31,12 @@ def test_all_variables():
     ("changes", "says"),
     [
         ({"UPSTREAM": ""}, "PARTWAY_CHAT_UPSTREAM has 0 URLs; it must have 1 to 16"),
-        ({"UPSTREAM": "localhost:8000"}, "PARTWAY_CHAT_UPSTREAM: 'localhost:8000' was given"),
-        ({"UPSTREAM": "ftp://a/v1"}, "PARTWAY_CHAT_UPSTREAM: 'ftp://a/v1' was given"),
+        ({"UPSTREAM": "localhost:8000"}, "PARTWAY_CHAT_UPSTREAM names 'localhost:8000'; it must"),
+        ({"UPSTREAM": "ftp://a/v1"}, "PARTWAY_CHAT_UPSTREAM names 'ftp://a/v1'; it must"),
+        ({"UPSTREAM": "http://u:secret@a/v1"}, "PARTWAY_CHAT_UPSTREAM names 'a/v1'; it must"),
+        ({"UPSTREAM": "http://[x"}, "PARTWAY_CHAT_UPSTREAM names"),
+        ({"UPSTREAM": "http://a:x/v1"}, "PARTWAY_CHAT_UPSTREAM names"),
+        ({"API_KEY": "k\n"}, "PARTWAY_CHAT_API_KEY has other characters than visible ASCII"),
         ({"TIMEOUT": "0"}, "PARTWAY_CHAT_TIMEOUT is '0'; it must be a number"),
         ({"TIMEOUT": "nan"}, "PARTWAY_CHAT_TIMEOUT is 'nan'; it must be a number"),
         ({"OPTIONS": "[]"}, "PARTWAY_CHAT_OPTIONS is '\\[\\]'; it must be a JSON object"),
@@ -56,9 +60,13 @@ def test_flags_set_variables():
 @pytest.mark.parametrize(
     ("given", "model", "says"),
     [
-        ("upstream", "chat", "must be NAME=VALUE, and the name one of api_key, max_turns, model"),
-        ("port=1", "chat", "'port=1' was given with the model chat"),
-        ("upstream=x", "echo", "the name left out: it has no settings"),
+        ("upstream", "chat", "--set must have NAME=VALUE"),
+        (
+            "apikey=secret",
+            "chat",
+            r"--set apikey=… was given; the model chat has api_key, max_turns",
+        ),
+        ("upstream=x", "echo", "--set upstream=… was given; the model echo has no settings"),
     ],
 )
 def test_a_wrong_flag(given, model, says):

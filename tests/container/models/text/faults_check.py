@@ -79,7 +79,7 @@ async def test_weights_of_another_model(copy: Path, tmp_path: Path) -> None:
 async def test_json_that_is_none(copy: Path, name: str) -> None:
     (copy / name).write_text("{")
     what = {"config.json": "config.json", "tokenizer.json": "the tokenizer"}[name]
-    assert (await reason_not_loaded(copy)).startswith(f"{what} in {copy}: ")
+    assert (await reason_not_loaded(copy)).startswith(f"{what} in {copy} cannot be loaded: ")
 
 
 async def test_a_model_that_brings_code_is_not_run(copy: Path) -> None:

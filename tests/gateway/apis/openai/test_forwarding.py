@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from types import FrameType
 
@@ -218,10 +219,8 @@ async def test_the_first_endpoint_of_a_path_counts(asking):
     for path in (f"{BELOW_ENDPOINT}/{rest}", f"/openai/v1{BELOW_ENDPOINT}/{rest}"):
         assert (await client.ask(path, {}))[0] == 200
         assert client.engine.heads[-1].startswith(f"POST /v1/{rest} HTTP/1.1\r\n")
-        _, _, metrics = await client.ask("/metrics", None, "GET")
-        assert b'endpoint="other"' not in b"".join(
-            line for line in metrics.splitlines() if line.startswith(b"partway_requests")
-        )
+    _, _, metrics = await client.ask("/metrics", None, "GET")
+    assert set(re.findall(rb'partway_invocations_total{endpoint="(\w+)"', metrics)) == {b"model"}
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin"])
@@ -300,6 +299,9 @@ async def test_the_model_names_the_endpoint_and_goes_on_empty(asking):
     assert heads[1].startswith("POST /v1/audio/transcriptions HTTP/1.1\r\n")
     assert bodies[1] == sent.replace(b"other", b"")
     assert heads[2].startswith("GET /v1/responses/r-1?model=&a=b HTTP/1.1\r\n")
+    _, _, metrics = await client.ask("/metrics", None, "GET")
+    found = re.findall(rb'partway_invocations_total{endpoint="(\w+)".*} (\S+)', metrics)
+    assert dict(found) == {b"model": b"2.0", b"other": b"1.0"}
 
 
 @pytest.mark.parametrize(
