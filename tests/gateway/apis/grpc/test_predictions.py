@@ -112,7 +112,7 @@ async def test_a_long_message_is_as_good_as_a_short_one(calling):
             "3",
             "a number is nan; it must be finite",
         ),
-        (request({"b64": "?"}), "3", "it must be base64"),
+        (request({"b64": "?"}), "3", "the string must be base64"),
         (b"\xff", "13", "must be a protobuf google.cloud.aiplatform.v1.PredictRequest"),
         (field(1, b"\xff"), "13", "cannot be read"),
     ],
