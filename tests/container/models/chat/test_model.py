@@ -85,19 +85,19 @@ async def start(anyio_backend: object) -> AsyncIterator[object]:
         async def begin(*answers: Answer, gone: int = 0, **settings: object) -> Running:
             fakes = [await stack.enter_async_context(upstream(each)) for each in answers]
             urls = [*["http://127.0.0.1:9/v1"] * gone, *(fake.url for fake in fakes)]
-            model = Chat(ChatSettings(tuple(urls), **settings))  # type: ignore[arg-type]
+            model = Chat(ChatSettings(tuple(urls), **settings))
             return Running(await stack.enter_async_context(serving(model)), fakes)
 
         yield begin
 
 
-async def reply(client) -> list[str]:  # type: ignore[no-untyped-def]
+async def reply(client) -> list[str]:
     """The fragments of the next message."""
     async with asyncio.timeout(PATIENCE):
         return [fragment async for fragment in client.recv_streaming()]
 
 
-async def until_closed(client) -> None:  # type: ignore[no-untyped-def]
+async def until_closed(client) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
             await client.recv()

@@ -86,7 +86,7 @@ def test_inputs() -> None:
         (inputs_of, {"inputs": "a", "parameters": {"do_sample": 1}}, "do_sample: must be true"),
     ],
 )
-def test_why_a_body_is_refused(read, members, reason) -> None:  # type: ignore[no-untyped-def]
+def test_why_a_body_is_refused(read, members, reason) -> None:
     with pytest.raises(Refused) as caught:
         read(members)
     assert caught.value.reason.startswith(reason)
@@ -109,7 +109,7 @@ def test_answers() -> None:
     assert event_of(token_event("é", 2, "dé"))["generated_text"] == "dé"
 
 
-def event_of(data: bytes):  # type: ignore[no-untyped-def]
+def event_of(data: bytes):
     assert data.startswith(b"data: ")
     assert data.endswith(b"\n\n")
     return json.loads(data[6:])

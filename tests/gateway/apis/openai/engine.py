@@ -14,6 +14,7 @@ from yarl import URL
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
+from tests.gateway.apis.prediction.predicting import answer
 from tests.gateway.containers.containers import HOST, PATIENCE, ScriptedContainer
 from tests.wire.peers import ENDPOINT
 
@@ -42,11 +43,6 @@ name = "another"
 resources = ["arn:aws:sagemaker:us-east-1:000000000000:endpoint/other"]
 tokens = ["{TOKEN}-for-another"]
 """
-
-
-def answer(body=b"ok", *headers, status=b"200 OK"):
-    lines = [b"HTTP/1.1 " + status, *headers, b"Content-Length: %d" % len(body), b"", body]
-    return b"\r\n".join(lines)
 
 
 class Engine:
