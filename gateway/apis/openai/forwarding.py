@@ -12,10 +12,10 @@ from typing import Final
 
 from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.openai.errors import openai_object
-from partway.gateway.apis.openai.headers import client_headers, container_headers, session_of
+from partway.gateway.apis.openai.headers import client_headers, container_headers
 from partway.gateway.apis.openai.paths import OF_ENDPOINT, OF_MODEL, container_target
 from partway.gateway.apis.openai.server_sent_events import ServerSentEvents
-from partway.gateway.apis.runtime.response_stream import AnswerResponse, relay_answer
+from partway.gateway.apis.runtime.response_stream import AnswerResponse, relay_answer, session_of
 from partway.gateway.arns import Arns
 from partway.gateway.containers.container_requests import CONTENT_TYPE
 from partway.gateway.containers.invocation import Invocation, Invocations

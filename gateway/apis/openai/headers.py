@@ -9,13 +9,7 @@ from typing import Final
 from partway.gateway.apis.openai.errors import REQUEST_ID
 from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.containers.container_requests import HEADER_VALUE
-from partway.gateway.containers.invocation_headers import (
-    BEGIN_SESSION,
-    INFERENCE_COMPONENT,
-    SESSION,
-    passed_on,
-)
-from partway.protocol.errors import InputValidationError
+from partway.gateway.containers.invocation_headers import INFERENCE_COMPONENT, passed_on
 from partway.protocol.websocket.handshake import tokens
 
 _LONGEST: Final = 1024
@@ -59,21 +53,6 @@ def container_headers(headers: Mapping[str, str], component: str) -> dict[str, s
     if component:
         found |= passed_on({INFERENCE_COMPONENT: component})
     return found
-
-
-def session_of(headers: Mapping[str, str]) -> str:
-    """Return the id of the session whose instance takes the request; empty for none.
-
-    Raises:
-        InputValidationError: a session would begin, whose id no client of this API reads.
-    """
-    session = headers.get(SESSION, "")
-    if session == BEGIN_SESSION:
-        raise InputValidationError(
-            f"SessionId (header {SESSION}) must be a session's id; InvokeEndpoint begins sessions",
-            "InvalidHeader",
-        )
-    return session
 
 
 def client_headers(head: AnswerHead, request_id: str) -> dict[str, str]:

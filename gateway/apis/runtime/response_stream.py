@@ -83,7 +83,7 @@ class ResponseStream:
             *(exchange, identity, named["endpoint"], headers),
             variant=headers.get(TARGET_VARIANT, ""),
             container=headers.get(TARGET_CONTAINER, ""),
-            session=headers.get(SESSION, ""),
+            session=session_of(headers),
             as_stream=True,
         )
         await relay_answer(self._streams, exchange, identity, answered, _as_events)
@@ -141,13 +141,23 @@ def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
     found = passed_on(headers, _HEADERS)
     if (accept := found.pop(ACCEPT, None)) is not None:
         found["Accept"] = accept
-    if found.get(SESSION) == BEGIN_SESSION:
+    return found
+
+
+def session_of(headers: Mapping[str, str]) -> str:
+    """Return the id of the session whose instance takes the request; empty for none.
+
+    Raises:
+        InputValidationError: a session would begin, whose id the response cannot carry.
+    """
+    session = headers.get(SESSION, "")
+    if session == BEGIN_SESSION:
         raise InputValidationError(
             f"SessionId (header {SESSION}) must be the id of a session; only InvokeEndpoint "
             "begins a session",
             "InvalidHeader",
         )
-    return found
+    return session
 
 
 def _as_events(invoked: Invocation) -> AnswerResponse:

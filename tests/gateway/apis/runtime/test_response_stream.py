@@ -45,7 +45,7 @@ def test_what_goes_along():
 def test_it_begins_no_session():
     headers = CIMultiDict({"X-Amzn-SageMaker-Session-Id": "NEW_SESSION"})
     with pytest.raises(InputValidationError, match="must be the id of a session"):
-        response_stream._passed_on(headers)
+        response_stream.session_of(headers)
 
 
 class Client(Recorded):
