@@ -20,7 +20,7 @@ DEFAULT_PATH = "invocations-bidirectional-stream"
 
 _FRAMING = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
 #: Statuses whose responses have no body: a client would read one as the next response.
-_WITHOUT_BODY = frozenset({204, 205, 304})
+WITHOUT_BODY = frozenset({204, 205, 304})
 #: Reserved paths, which no handler can be mounted on.
 _TAKEN = frozenset({"ping", "invocations", "execution-parameters"})
 #: Methods of request routes: HEAD's and CONNECT's answers have no body.
@@ -97,7 +97,7 @@ class Reply:
             raise ValueError(
                 f"status {self.status} was given; a final response's status must be 200 to 599"
             )
-        if self.status in _WITHOUT_BODY and self.body not in (b"", ""):
+        if self.status in WITHOUT_BODY and self.body not in (b"", ""):
             raise ValueError(
                 f"a response with status {self.status} must not have a body (RFC 9110 §6.4.1)"
             )

@@ -6,11 +6,10 @@ import asyncio
 import os
 from contextlib import aclosing
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlencode
 
 from partway.container.errors import ModelError
-from partway.container.model import Model, Reply, Request, request_route, route
+from partway.container.model import WITHOUT_BODY, Model, Reply, Request, request_route, route
 from partway.container.models.chat.conversation import PlainConversation
 from partway.container.models.chat.interruptions import InterruptibleAnswer
 from partway.container.models.chat.settings import ChatSettings
@@ -19,9 +18,6 @@ from partway.container.stream import Stream
 from partway.protocol.openai.errors import error_body
 from partway.protocol.openai.json_members import BodyFault, with_members
 from partway.protocol.websocket.close_codes import POLICY_VIOLATION
-
-#: Statuses whose responses have no body.
-_WITHOUT_BODY: Final = frozenset({204, 205, 304})
 
 
 class Chat(Model):
@@ -125,7 +121,7 @@ class Chat(Model):
             return Reply(refused.body, refused.content_type, dict(refused.headers), status)
         except ModelError as error:
             return Reply(error_body(error.reason, error.status), JSON, status=error.status)
-        if answer.status in _WITHOUT_BODY:
+        if answer.status in WITHOUT_BODY:
             await answer.aclose()
             return Reply(b"", status=answer.status)
         return Reply(answer, answer.content_type, status=answer.status)
