@@ -425,20 +425,22 @@ async def test_no_last_chunk_where_the_exception_cannot_be_written(gateway_for, 
 
 @pytest.mark.clause("1.5-13")
 async def test_who_goes_on_taking_bytes_has_them_all(gateway_for, clock):
-    """A little every few seconds, long after the end."""
-    gateway = await gateway_for(StreamPolicy(ping_interval=NOBODY))
+    """The client takes some of the unsent bytes before each look at them."""
+    gateway = await gateway_for(StreamPolicy(ping_interval=NOBODY, high_water=16 * MIB))
     client, model = await gateway.open("http1", receive_buffer=SMALL)
     (session,) = gateway.gateway.streams.sessions
-    model.send(*[frame(BINARY, bytes(MIB))] * 6)
-    await eventually(lambda: session.client.buffered_bytes() > 256 * KIB)
-    model.abort()
+    model.send(*[frame(BINARY, bytes(MIB))] * 12, close(4000, b"bye"))
+    await eventually(lambda: gateway.causes() == {"model_error": 1})
+    unsent = [session.client.buffered_bytes()]
     parts = 0
     while "PayloadPart" in (event := as_event(await client.event())):
         parts += 1
-        await asyncio.sleep(0.01)
-        clock.advance(LINGER_TIMEOUT * 0.9)
-    assert event["ModelStreamError"]["ErrorCode"] == "1006"
-    assert parts >= 1
+        if session.client.buffered_bytes() < unsent[-1]:
+            unsent.append(session.client.buffered_bytes())
+            clock.advance(LINGER_TIMEOUT)
+    assert event["ModelStreamError"]["ErrorCode"] == "4000"
+    assert parts == 12
+    assert len(unsent) > 2, "the clock passed no look at the unsent bytes"
     assert await client.ended() == ("LAST_CHUNK", "EOF")
 
 
