@@ -18,7 +18,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text soak browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
 	answers sdk-python boto3-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
@@ -119,6 +119,12 @@ bench-transform: $(VENV)/installed-bench  ## compare batch transform with aiohtt
 
 bench-speech: $(VENV)/installed-bench  ## compare voice activity with Silero's detector; needs espeak-ng
 	$(BIN)/python -m benchmarks.speech $(BENCH_ARGS)
+
+bench-chat: $(VENV)/installed-bench  ## compare chats with LiteLLM's proxy; LITELLM_PYTHON is an interpreter that has it
+	$(BIN)/python -m benchmarks.chat $(if $(LITELLM_PYTHON),--litellm $(abspath $(LITELLM_PYTHON))) $(BENCH_ARGS)
+
+soak: $(VENV)/installed-bench  ## let 200 clients of a chat come and go for ten minutes: nothing may stay behind
+	$(BIN)/python -m benchmarks.soak $(BENCH_ARGS)
 
 bench-text: .venv-text/installed  ## compare the language model with its bare engine
 	$(TEXT_BIN)/python -m benchmarks.gpu_text $(BENCH_ARGS)

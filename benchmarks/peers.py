@@ -127,13 +127,15 @@ def started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[Pr
                 process.wait()
 
 
-def until_it_listens(process: Process, look: Callable[[], str | None]) -> Peer:
+def until_it_listens(
+    process: Process, look: Callable[[], str | None], seconds: float = _START_TIMEOUT
+) -> Peer:
     """Wait until ``look`` finds the address of a process.
 
     Raises:
         StartError: the process does not listen, or has ended.
     """
-    deadline = time.monotonic() + _START_TIMEOUT
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.running.poll() is None:
         address = look()
         if address is not None:
@@ -143,7 +145,7 @@ def until_it_listens(process: Process, look: Callable[[], str | None]) -> Peer:
 
 
 @contextmanager
-def _listening(command: Sequence[str], scheme: str = "http") -> Iterator[Peer]:
+def listening(command: Sequence[str], scheme: str = "http") -> Iterator[Peer]:
     """Start a process that prints its address."""
     with started(command) as process:
 
@@ -161,13 +163,13 @@ def python_build() -> str:
 
 @contextmanager
 def echo_container() -> Iterator[Peer]:
-    with _listening([sys.executable, "-m", "benchmarks.echo_container"]) as peer:
+    with listening([sys.executable, "-m", "benchmarks.echo_container"]) as peer:
         yield peer
 
 
 @contextmanager
 def invoke_container() -> Iterator[Peer]:
-    with _listening([sys.executable, "-m", "benchmarks.invoke_container"]) as peer:
+    with listening([sys.executable, "-m", "benchmarks.invoke_container"]) as peer:
         yield peer
 
 
@@ -175,7 +177,7 @@ def invoke_container() -> Iterator[Peer]:
 def bare_relay(container: Peer) -> Iterator[Peer]:
     """Start :mod:`benchmarks.bare_relay` before a container of requests."""
     command = [sys.executable, "-m", "benchmarks.bare_relay", f"http://{container.address}"]
-    with _listening(command) as peer:
+    with listening(command) as peer:
         yield peer
 
 
@@ -186,13 +188,13 @@ def predict_container() -> Iterator[Peer]:
     if command is None:
         raise StartError("the partway-container command is not installed: pip install -e .")
     model = "benchmarks.predict_models:Sums"
-    with _listening([command, "serve", "--model", model, "--port", "0"]) as peer:
+    with listening([command, "serve", "--model", model, "--port", "0"]) as peer:
         yield peer
 
 
 @contextmanager
 def token_container() -> Iterator[Peer]:
-    with _listening([sys.executable, "-m", "benchmarks.token_container"]) as peer:
+    with listening([sys.executable, "-m", "benchmarks.token_container"]) as peer:
         yield peer
 
 
@@ -200,7 +202,7 @@ def token_container() -> Iterator[Peer]:
 def codec_relay(codec: str, container: Peer) -> Iterator[Peer]:
     """Start one of :mod:`benchmarks.codec_relays`."""
     command = [sys.executable, "-m", "benchmarks.codec_relays", codec]
-    with _listening([*command, f"http://{container.address}"]) as peer:
+    with listening([*command, f"http://{container.address}"]) as peer:
         yield peer
 
 
@@ -218,7 +220,7 @@ def gateway(container: Peer, *options: str, tls: TlsFiles | None = None) -> Iter
     line = [command, "serve", "--port", "0", "--endpoint", endpoint, *options]
     if tls is not None:
         line += ["--tls-port", "0", "--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
-    with _listening(line, "http" if tls is None else "https") as peer:
+    with listening(line, "http" if tls is None else "https") as peer:
         yield peer
 
 
@@ -228,7 +230,7 @@ def hypercorn() -> Iterator[Peer | None]:
     if importlib.util.find_spec("hypercorn") is None:
         yield None
         return
-    with _listening([sys.executable, "-m", "benchmarks.echo_hypercorn"]) as peer:
+    with listening([sys.executable, "-m", "benchmarks.echo_hypercorn"]) as peer:
         yield peer
 
 

@@ -23,15 +23,18 @@ class Meter:
             times = self._process.cpu_times()
             return times.user + times.system
 
+    def resident(self) -> int:
+        return int(self._process.memory_info().rss)
+
     def forget_peak(self) -> int:
         """Measure the peak anew from here on; return the resident bytes now."""
         with suppress(OSError):  # then it is the peak since the process began
             (self._folder / "clear_refs").write_text("5")
-        return self._process.memory_info().rss
+        return self.resident()
 
     def peak(self) -> int:
         try:
             status = (self._folder / "status").read_text()
             return int(status.partition("VmHWM:")[2].split()[0]) * 1024
         except (OSError, IndexError):
-            return self._process.memory_info().rss
+            return self.resident()
