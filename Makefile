@@ -18,7 +18,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text soak browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text soak browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
 	answers sdk-python boto3-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
@@ -179,6 +179,9 @@ openai-python:
 		echo "make interop-openai needs an interpreter with OpenAI's client:" >&2; \
 		echo "  python3 -m venv openai && openai/bin/pip install 'openai[realtime]==3.57.0' aiohttp" >&2; \
 		echo "  make interop-openai OPENAI_PYTHON=openai/bin/python" >&2; exit 1; }
+
+interop-openid: $(VENV)/installed-test $(VENV)/installed-bench  ## test tokens of OpenID Connect behind Envoy
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openid_check.py
 
 interop-grpc: grpc-python $(VENV)/installed-test  ## test with grpcio and Triton's client; GRPC_PYTHON is an interpreter that has them
 	GRPC_PYTHON=$(abspath $(GRPC_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/grpc_check.py
