@@ -172,12 +172,12 @@ kserve-python:
 		echo "  make interop-kserve KSERVE_PYTHON=kserve/bin/python" >&2; exit 1; }
 
 interop-openai: openai-python $(VENV)/installed-test  ## test with OpenAI's client; OPENAI_PYTHON is an interpreter that has it
-	OPENAI_PYTHON=$(abspath $(OPENAI_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openai_check.py
+	OPENAI_PYTHON=$(abspath $(OPENAI_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openai_check.py tests/interop/chat_tutorial_check.py
 
 openai-python:
 	@[ -x "$(OPENAI_PYTHON)" ] || { \
 		echo "make interop-openai needs an interpreter with OpenAI's client:" >&2; \
-		echo "  python3 -m venv openai && openai/bin/pip install 'openai[realtime]==3.57.0' aiohttp" >&2; \
+		echo "  python3 -m venv openai && openai/bin/pip install 'openai[realtime]==3.57.0' aiohttp boto3==1.44.5" >&2; \
 		echo "  make interop-openai OPENAI_PYTHON=openai/bin/python" >&2; exit 1; }
 
 interop-openid: $(VENV)/installed-test $(VENV)/installed-bench  ## test tokens of OpenID Connect behind Envoy
