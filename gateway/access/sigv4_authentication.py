@@ -30,7 +30,6 @@ from partway.protocol.signatures.api_keys import ACTION as CALL_WITH_API_KEY
 from partway.protocol.signatures.api_keys import (
     MAX_API_KEY_EXPIRES,
     request_of_api_key,
-    subprotocol_tokens,
 )
 from partway.protocol.signatures.api_keys import PREFIX as API_KEY_PREFIX
 from partway.protocol.signatures.canonical_form import ALGORITHM, EMPTY_SHA256
@@ -41,6 +40,10 @@ from partway.protocol.signatures.verification import (
     check_signature,
     read_claim,
 )
+from partway.protocol.websocket.offered_subprotocols import OfferedSubprotocols
+
+#: The schemes of a bearer token: Deepgram's clients send the second.
+_BEARER: Final = ("bearer", "token")
 
 #: The beginning of a signed request's Authorization header.
 _SIGNED: Final = f"{ALGORITHM} "
@@ -67,12 +70,13 @@ class SigV4Authentication(Authenticator):
 
     async def authenticate(self, asked: AskedRequest, access: Access) -> Identity:
         request, deed = asked.request, asked.deed
-        token, takes_api_keys = None, access is Access.SIGNED_BEARER_OR_API_KEY
+        token = None
         if access is Access.SIGNED:
             _check_not_bearer(request)
         else:
-            token = _bearer_token(request, in_subprotocol=takes_api_keys)
+            token = _bearer_token(request)
         if token is not None:
+            takes_api_keys = access is Access.SIGNED_BEARER_OR_API_KEY
             is_api_key = takes_api_keys and token.startswith(API_KEY_PREFIX)
             bearer = self._by_api_key(token, deed) if is_api_key else self._by_token(token, deed)
             identity = self._identity(bearer)
@@ -170,23 +174,19 @@ def _check_not_bearer(request: SignableRequest) -> None:
 
 
 def _is_bearer(authorization: str) -> bool:
-    return authorization.partition(" ")[0].lower() == "bearer"
+    return authorization.partition(" ")[0].lower() in _BEARER
 
 
-def _bearer_token(request: SignableRequest, *, in_subprotocol: bool) -> str | None:
+def _bearer_token(request: SignableRequest) -> str | None:
     """Return the bearer token that replaces a signature (clause 3-5); None if there is no token.
-
-    Args:
-        request: the request.
-        in_subprotocol: whether the token may be offered as a WebSocket subprotocol: OpenAI's
-            client does so in browsers, which set no headers.
 
     Raises:
         IncompleteSignature: the request has several tokens, or a signature beside its token.
     """
     authorizations = request.values("authorization")
     is_signed = len(authorizations) == 1 and authorizations[0].startswith(_SIGNED)
-    if is_signed and not request.query and not in_subprotocol:
+    offered = request.values("sec-websocket-protocol")
+    if is_signed and not request.query and not offered:
         return None  # the usual case
     tokens = [each.partition(" ")[2].strip() for each in authorizations if _is_bearer(each)]
     others = len(authorizations) - len(tokens)
@@ -195,8 +195,7 @@ def _bearer_token(request: SignableRequest, *, in_subprotocol: bool) -> str | No
             tokens.append(value.decode("utf-8", "surrogateescape"))
         elif name == b"X-Amz-Signature":
             others += 1
-    if in_subprotocol:
-        tokens += subprotocol_tokens(request.values("sec-websocket-protocol"))
+    tokens += OfferedSubprotocols.of(offered).tokens
     if not tokens:
         return None
     if len(tokens) > 1 or others:

@@ -38,8 +38,12 @@ if TYPE_CHECKING:
 #: AWS's name of the operation, used in policies.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
 
+_GET, _POST = frozenset({"GET"}), frozenset({"POST"})
+
 #: Clause 2.1-4: a base path may come first, and a client may percent-encode the name.
 PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
+#: Clause 3-6: for clients that build their own URL.
+DIRECT_PATH = re.compile(r"(?:/.*?)??/endpoints/(?P<endpoint>[^/]+)/stream/(?P<path>.*)")
 
 
 class BidirectionalStream:
@@ -67,12 +71,12 @@ class BidirectionalStream:
     def routes(self) -> tuple[Route, ...]:
         """The operation's routes; a WebSocket's parts are unsigned, so a token may open it."""
         return (
-            self._route("GET", Access.SIGNED_OR_BEARER),
-            self._route("POST", Access.SIGNED),
+            Route(OPERATION, _GET, PATH, self, Access.SIGNED_OR_BEARER, DUPLEX_PAYLOAD),
+            Route(OPERATION, _POST, PATH, self, Access.SIGNED, DUPLEX_PAYLOAD),
+            Route(
+                OPERATION, _GET, DIRECT_PATH, self.direct, Access.SIGNED_OR_BEARER, DUPLEX_PAYLOAD
+            ),
         )
-
-    def _route(self, method: str, access: Access) -> Route:
-        return Route(OPERATION, frozenset({method}), PATH, self, access, DUPLEX_PAYLOAD)
 
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
@@ -80,6 +84,18 @@ class BidirectionalStream:
         """Answer one request; return when its stream is over."""
         chain = identity.event_chain() if _is_event_stream(exchange) else None
         await self.serve(exchange, identity, named["endpoint"], self._front(exchange, chain), chain)
+
+    async def direct(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Open a stream to the container's path and query that the client's URL has."""
+        from partway.gateway.streams.path_front import PathFront
+        from partway.gateway.streams.path_target import container_target
+
+        match = DIRECT_PATH.fullmatch(exchange.path)
+        assert match is not None, "the route has matched it"
+        front = PathFront(exchange, container_target(match["path"], exchange.query))
+        await self.serve(exchange, identity, named["endpoint"], front)
 
     async def serve(
         self,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
 from typing import Final
 
 from partway.protocol.errors import IncompleteSignature
@@ -26,9 +25,6 @@ MAX_API_KEY_CHARACTERS: Final = 8192
 PREFIX: Final = "sagemaker-api-key-"
 #: IAM's name of the permission that the key's owner needs beside the operation's.
 ACTION: Final = "sagemaker:CallWithBearerToken"
-
-#: Begins the subprotocol by which OpenAI's client sends a token in a browser.
-SUBPROTOCOL_PREFIX: Final = "openai-insecure-api-key."
 
 _FROM_BASE64URL: Final = str.maketrans("-_", "+/")
 _HOST: Final = "sagemaker.amazonaws.com"
@@ -75,23 +71,6 @@ def request_of_api_key(key: str) -> SignableRequest:
     if place.rstrip("/") != _HOST or action != [b"CallWithBearerToken"]:
         raise IncompleteSignature(_UNREADABLE)
     return request
-
-
-def subprotocol_tokens(offered: Iterable[str]) -> list[str]:
-    """Return the bearer tokens among the WebSocket subprotocols that a client offers.
-
-    A subprotocol's name has no ``/`` and no ``=``. So an API key stands there in base64url without
-    padding (RFC 4648 §5).
-
-    Args:
-        offered: the values of the header Sec-WebSocket-Protocol.
-    """
-    names = (name.strip() for value in offered for name in value.split(","))
-    return [
-        name.removeprefix(SUBPROTOCOL_PREFIX)
-        for name in names
-        if name.startswith(SUBPROTOCOL_PREFIX)
-    ]
 
 
 def _request(query: str) -> SignableRequest:

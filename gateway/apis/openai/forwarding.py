@@ -13,7 +13,7 @@ from typing import Final
 from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.openai.errors import openai_object
 from partway.gateway.apis.openai.headers import client_headers, container_headers
-from partway.gateway.apis.openai.paths import OF_ENDPOINT, OF_MODEL, container_target
+from partway.gateway.apis.openai.paths import OF_ENDPOINT, OF_MODEL
 from partway.gateway.apis.openai.server_sent_events import ServerSentEvents
 from partway.gateway.apis.runtime.response_stream import AnswerResponse, relay_answer, session_of
 from partway.gateway.arns import Arns
@@ -26,6 +26,7 @@ from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Leave, Route
 from partway.gateway.streams.bidirectional import BidirectionalStream
 from partway.gateway.streams.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
+from partway.gateway.streams.path_target import container_target
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import CHUNKS
 from partway.protocol.errors import AccessDenied, InputValidationError
@@ -100,7 +101,7 @@ class Forwarding:
     ) -> None:
         """Forward a request to the endpoint in its path; a body goes as it comes."""
         check_not_a_page(exchange, identity)
-        target = container_target(_raw_rest(exchange, OF_ENDPOINT), exchange.query)
+        target = container_target(_v1_path(exchange, OF_ENDPOINT), exchange.query)
         if is_upgrade(exchange.headers):
             if named["component"]:
                 raise InputValidationError(
@@ -123,7 +124,7 @@ class Forwarding:
         resource = self._arns.of("endpoint", endpoint)
         identity.check(ACTION, resource)
         watched = identity.watched(ACTION, resource)
-        target = container_target(_raw_rest(exchange, OF_MODEL), query)
+        target = container_target(_v1_path(exchange, OF_MODEL), query)
         if is_upgrade(exchange.headers):
             await self._stream(exchange, watched, endpoint, target)
             return
@@ -216,11 +217,11 @@ def check_not_a_page(exchange: Exchange, identity: Identity) -> None:
         raise AccessDenied("web pages may not send this request to a gateway without --auth sigv4")
 
 
-def _raw_rest(exchange: Exchange, pattern: re.Pattern[str]) -> str:
-    """Return the raw path below ``/openai/v1/``: a route's own values are percent-decoded.
+def _v1_path(exchange: Exchange, pattern: re.Pattern[str]) -> str:
+    """Return the container's raw path: a route's own values are percent-decoded.
 
     Some clients of the Realtime API upgrade at ``/openai/v1`` itself.
     """
     match = pattern.fullmatch(exchange.path)
     assert match is not None, "the route has matched it"
-    return match["rest"] or ("realtime" if is_upgrade(exchange.headers) else "")
+    return f"v1/{match['rest'] or ('realtime' if is_upgrade(exchange.headers) else '')}"

@@ -1,12 +1,9 @@
-"""Paths of OpenAI's API at the gateway, and the container's path for each."""
+"""Paths of OpenAI's API at the gateway."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import unquote
-
-from partway.protocol.errors import InputValidationError
 
 _REST: Final = r"/openai/v1(?:/(?P<rest>.*))?"
 
@@ -19,43 +16,3 @@ OF_ENDPOINT: Final = re.compile(
 OF_MODEL: Final = re.compile(_REST)
 MODELS: Final = re.compile(r"/openai/v1/models")
 ONE_MODEL: Final = re.compile(r"/openai/v1/models/(?P<endpoint>[^/]+)")
-
-#: A segment of a path, and a query (RFC 3986 §3.3, §3.4).
-_CHARACTERS: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-_SEGMENT: Final = re.compile(rf"{_CHARACTERS}+")
-_QUERY: Final = re.compile(rf"(?:{_CHARACTERS}|[/?])*")
-#: Servers behind the container's may decode a segment once more, and see another path.
-_HIDDEN: Final = re.compile(r"[/\\%\x00-\x1f\x7f]")
-
-#: Parameters that authenticate the caller; the container does not get them.
-_CREDENTIALS: Final = re.compile(r"access_token|X-Amz-.*", re.IGNORECASE)
-
-
-def container_target(rest: str, query: str) -> str:
-    """Return the path and query of a request at the container.
-
-    Args:
-        rest: the raw path below ``/openai/v1/``.
-        query: the client's raw query; a token or signature in it is left out.
-
-    Raises:
-        InputValidationError: path or query violates RFC 3986, or the path has dot segments.
-    """
-    if not all(map(_is_segment, rest.split("/"))) or not _QUERY.fullmatch(query):
-        raise InputValidationError(
-            "the path below /openai/v1 must be segments without '.', '..' and encoded slashes, and "
-            "path and query must be percent-encoded (RFC 3986)",
-            "InvalidPath",
-        )
-    kept = [
-        pair
-        for pair in query.split("&")
-        if pair and not _CREDENTIALS.fullmatch(unquote(pair.partition("=")[0]))
-    ]
-    return f"/v1/{rest}?{'&'.join(kept)}" if kept else f"/v1/{rest}"
-
-
-def _is_segment(segment: str) -> bool:
-    name = unquote(segment)
-    is_dots = name.partition(";")[0] in (".", "..")
-    return _SEGMENT.fullmatch(segment) is not None and not is_dots and not _HIDDEN.search(name)

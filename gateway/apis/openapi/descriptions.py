@@ -83,6 +83,7 @@ class Description:
 #: Example values of path parameters, which also serve to look up the routes.
 EXAMPLES: Final[Mapping[str, str]] = {
     "endpoint": "kmeans",
+    "path": "v1/listen",
     "project": "any",
     "location": "us-central1",
     "version": "1",
@@ -173,6 +174,15 @@ DESCRIPTIONS: Final = (
         headers=_STREAM_HEADERS,
         sample=SampleParts(command='partway invoke kmeans --text hello --gateway "$GATEWAY"'),
         id="OpenWebSocket",
+    ),
+    Description(
+        *("InvokeEndpointWithBidirectionalStream", f"{_ENDPOINT}/stream/{{path}}", RUNTIME),
+        "Open a WebSocket to the path and query of the container that the URL has, frame for "
+        "frame. The sample opens the same stream by its other path.",
+        {},
+        status=101,
+        sample=SampleParts(command='partway invoke kmeans --path v1/listen --gateway "$GATEWAY"'),
+        id="OpenWebSocketDirectly",
     ),
     Description(
         *("Predict", f"{_PARENT}:predict", PREDICTION),

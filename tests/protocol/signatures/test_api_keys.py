@@ -18,7 +18,6 @@ from partway.protocol.signatures.api_keys import (
     PREFIX,
     make_api_key,
     request_of_api_key,
-    subprotocol_tokens,
 )
 from partway.protocol.signatures.verification import Credentials
 
@@ -93,17 +92,3 @@ def test_another_form_is_refused(key):
 def test_any_text_is_read_or_refused(text):
     with suppress(IncompleteSignature):
         request_of_api_key(PREFIX + text)
-
-
-@pytest.mark.parametrize(
-    ("offered", "found"),
-    [
-        ([], []),
-        (["realtime"], []),
-        (["realtime, openai-insecure-api-key.abc, openai-beta.realtime-v1"], ["abc"]),
-        (["realtime", "openai-insecure-api-key.a", "openai-insecure-api-key.b"], ["a", "b"]),
-        (["openai-insecure-api-key."], [""]),
-    ],
-)
-def test_a_token_among_subprotocols(offered, found):
-    assert subprotocol_tokens(offered) == found

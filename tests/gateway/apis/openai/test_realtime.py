@@ -67,7 +67,7 @@ async def test_another_subprotocol_is_refused(gateway_for, container):
     response = await gateway.request(upgrade_request(PATH, "payloadpart.v1.json"))
     assert response.status == 400
     error = response.json["error"]
-    assert error["message"] == ("Sec-WebSocket-Protocol must offer one of realtime, or not be sent")
+    assert error["message"].startswith("Sec-WebSocket-Protocol must offer one of realtime, ")
 
 
 @pytest.mark.parametrize("way", ["header", "subprotocol"])
