@@ -109,12 +109,15 @@ class Subject:
         process: the container's process, where it was started here.
         answers_close: false once a stream's Close was not answered in time. Later Closes are then
             not waited for, which would add half a minute to a run.
+        serves_chat: whether the container serves chat completions of OpenAI's API; None until it
+            has been asked.
     """
 
     address: Address
     target: Target = field(default_factory=Target)
     process: Started | None = None
     answers_close: bool = True
+    serves_chat: bool | None = None
 
     async def listening_trouble(self) -> str:
         """Say where a program that was started here listens; "" if that is not known."""

@@ -15,6 +15,7 @@ from partway.gateway.workbench.conformance.checks import (
     leaks,
     lengths,
     messages,
+    openai,
     shutdown,
     sizes,
     startup,
@@ -26,11 +27,12 @@ from partway.gateway.workbench.conformance.checks import (
 )
 
 _HANDSHAKES = (startup, http, upgrade, heads)
+_PATHS = (openai,)
 #: Checks that count a container's resources come before those that send megabytes. Memory that was
 #: freed again would hide a leak.
 _LASTING = (closing, endings, wear, streams, leaks)
 _MESSAGES = (messages, lengths, text, sizes, control)
-_AREAS = (*_HANDSHAKES, *_LASTING, *_MESSAGES, close_codes, violations, shutdown)
+_AREAS = (*_HANDSHAKES, *_PATHS, *_LASTING, *_MESSAGES, close_codes, violations, shutdown)
 
 
 def _ordered() -> tuple[Check, ...]:

@@ -52,6 +52,11 @@ CLAUSES: Final[Mapping[str, str]] = {
     "1.5-12": "the container's Close at the end of the input",
     "1.5-13": "a Close that cannot be written",
     "1.6-1": "path, query, request id",
+    "1.7-1": "a chat completion with an empty model",
+    "1.7-2": "a chat completion in events",
+    "1.7-3": "members that the container does not know",
+    "1.7-4": "refused requests, and clients that leave",
+    "1.7-5": "paths that AWS routes",
     "4-6": "an upgrade that is not granted",
 }
 

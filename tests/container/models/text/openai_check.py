@@ -12,6 +12,12 @@ import pytest
 
 from partway.container.models.text.chat_completions import DONE
 from partway.container.testing import Served
+from partway.gateway.fleet.endpoint import container_address
+from partway.gateway.workbench.conformance.checks import openai
+from partway.gateway.workbench.conformance.probes import BUILT_IN
+from partway.gateway.workbench.conformance.run import Run
+from partway.gateway.workbench.conformance.subject import Subject
+from partway.gateway.workbench.conformance.verdict import Verdict
 
 USER = {"role": "user", "content": "hi"}
 
@@ -92,3 +98,11 @@ async def test_the_model_is_listed(url: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/models") as response:
         (model,) = (await response.json())["data"]
     assert (model["id"], model["object"]) == ("noise0", "model")
+
+
+async def test_it_conforms(url: str) -> None:
+    subject = Subject(container_address(url))
+    report = await Run(openai.checks, BUILT_IN["chat"]).run(subject)
+    *others, paths = report.results
+    assert {each.verdict for each in others} == {Verdict.PASS}
+    assert "only Partway routes GET /v1/models" in paths.said

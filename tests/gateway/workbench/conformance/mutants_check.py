@@ -30,9 +30,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_what_they_are_made_of_is_whole() -> None:
+@pytest.mark.parametrize("name", ["none", "chat"])
+async def test_what_they_are_made_of_is_whole(name: str) -> None:
     """Else a mutant's verdicts would be those of something else."""
-    assert failed(await tried((*PROGRAM, "none"))) == {}
+    report = await tried((*PROGRAM, name))
+    assert failed(report) == {}
+    of_openai = {each.verdict for each in report.results if each.check.id.startswith("openai.")}
+    assert of_openai == {Verdict.PASS if name == "chat" else Verdict.SKIP}
 
 
 @pytest.mark.parametrize("name", MUTANTS)

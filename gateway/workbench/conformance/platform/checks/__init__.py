@@ -34,4 +34,8 @@ UNCLAIMED: Final = {
     "1.4-4": "the client's side",
     "1.4-5": "a check would take 30 minutes",
     "1.5-13": "nobody can see a Close that cannot be written",
+    **dict.fromkeys(
+        ("1.7-1", "1.7-2", "1.7-3", "1.7-4", "1.7-5"),
+        "a gateway that serves only streams does not use OpenAI's path",
+    ),
 }

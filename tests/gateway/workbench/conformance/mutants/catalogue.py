@@ -12,6 +12,7 @@ from tests.gateway.workbench.conformance.mutants import (  # noqa: F401 (each li
     lengths,
     life,
     messages,
+    openai,
     sizes,
     text,
     upgrades,
