@@ -84,10 +84,6 @@ CLIENT_MAX_MESSAGE: Final = limits.MAX_PART_BYTES
 
 # --- Liveness, progress, lifetime ----------------------------------------------------------------
 
-#: Interval of the gateway's pings to a container, and how many may stay unanswered (clause 1.4-1).
-CONTAINER_PING_INTERVAL: Final = 60.0
-CONTAINER_PINGS_UNANSWERED: Final = 5
-
 #: Interval of the gateway's pings to a WebSocket client (clause 1.4-4). Proxies cut connections
 #: that are idle for 55 s (Heroku) or 60 s (nginx, AWS's Application Load Balancer); one ping may be
 #: lost or late.
@@ -114,12 +110,6 @@ HOST_PROBES: Final = 3
 HOST_SILENCE: Final = 5.0
 #: Connections that are asked in one turn of the loop, at 13 µs each.
 HOSTS_PROBED_AT_ONCE: Final = 256
-
-#: How often a ping that the socket has not taken yet is checked again (clause 1.4-2).
-PING_FLUSH_CHECK: Final = 1.0
-
-#: Checks of a paused direction within one stall timeout.
-STALL_CHECKS: Final = 10
 
 #: Longest life of a stream (clause 1.4-5; AWS quota).
 STREAM_LIFETIME: Final = 1800.0

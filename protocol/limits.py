@@ -123,6 +123,16 @@ PART_OVERHEAD: Final = 128
 #: Envoy's stream idle timeout is 5 minutes too.
 STALL_TIMEOUT: Final = 300.0
 
+#: Checks of a paused direction within one stall timeout.
+STALL_CHECKS: Final = 10
+
+#: Interval of pings to a container, and how many may stay unanswered (clause 1.4-1).
+CONTAINER_PING_INTERVAL: Final = 60.0
+CONTAINER_PINGS_UNANSWERED: Final = 5
+
+#: How often a ping that the socket has not taken yet is checked again (clause 1.4-2).
+PING_FLUSH_CHECK: Final = 1.0
+
 # --- Opening a stream ----------------------------------------------------------------------------
 
 #: Bytes of a refusing container's body that are read and passed on (clause 4-6).

@@ -414,7 +414,7 @@ def test_no_arrow_runs_up():
 @pytest.mark.parametrize(
     ("relative", "text", "expected"),
     [
-        ("gateway/timing/clock.py", "from partway.gateway.timing.peer_watch import PingWatch", []),
+        ("gateway/timing/clock.py", "from partway.gateway.timing.deadlines import Deadline", []),
         ("gateway/timing/clock.py", "from partway.gateway import tls", ["partway.gateway.tls"]),
         ("gateway/http/a.py", "import partway.gateway.access.origins", []),
         ("gateway/access/a.py", "import partway.gateway.http", ["partway.gateway.http"]),

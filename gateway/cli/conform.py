@@ -21,7 +21,6 @@ from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.images import ENGINE_SCHEME, is_image
 from partway.gateway.fleet.processes.commands import unexpanded_variables
-from partway.gateway.limits import CONTAINER_PING_INTERVAL
 from partway.gateway.plain_text import safe, safe_lines
 from partway.gateway.storage.files import is_file_or_folder
 from partway.gateway.terminal import console_for, print_line
@@ -39,6 +38,7 @@ from partway.gateway.workbench.conformance.report.matrix import matrix, show_mat
 from partway.gateway.workbench.conformance.report.terminal import progress, show
 from partway.gateway.workbench.conformance.run import Report, Result, Run, chosen
 from partway.gateway.workbench.conformance.verdict import Verdict
+from partway.protocol.limits import CONTAINER_PING_INTERVAL
 
 if TYPE_CHECKING:
     # argparse has no public name for the result of add_subparsers().

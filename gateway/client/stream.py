@@ -22,8 +22,8 @@ from partway.gateway.limits import (
     GATEWAY_PINGS_UNANSWERED,
 )
 from partway.gateway.timing.clock import LoopClock
-from partway.gateway.timing.peer_watch import PingWatch
 from partway.protocol import limits
+from partway.protocol.connections.peer_watch import PingWatch
 from partway.protocol.parts import (
     CompletionState,
     DataType,

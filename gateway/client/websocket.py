@@ -12,8 +12,9 @@ from partway.gateway.client.errors import (
 )
 from partway.gateway.client.request import StreamRequest
 from partway.gateway.client.wire import Wire, WireOwner
-from partway.gateway.network.dialling import Unreachable, Upgraded, dial
+from partway.gateway.network.dialling import Unreachable, dial
 from partway.protocol import limits
+from partway.protocol.connections.upgrading import Upgraded
 from partway.protocol.connections.websocket import FrameConnection, Side
 from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent
 from partway.protocol.websocket.close_codes import GOING_AWAY, NORMAL, Close

@@ -13,8 +13,6 @@ from partway.gateway.limits import (
     CLOSE_TIMEOUT,
     CONTAINER_CONNECT_TIMEOUT,
     CONTAINER_HANDSHAKE_TIMEOUT,
-    CONTAINER_PING_INTERVAL,
-    CONTAINER_PINGS_UNANSWERED,
     DRAIN_TIMEOUT,
     HTTP2_PING_INTERVAL,
     INVOCATION_TIMEOUT,
@@ -78,8 +76,8 @@ class StreamPolicy:
     connect_timeout: _Seconds = CONTAINER_CONNECT_TIMEOUT
     handshake_timeout: _Seconds = CONTAINER_HANDSHAKE_TIMEOUT
     invocation_timeout: _Seconds = INVOCATION_TIMEOUT
-    ping_interval: _Seconds = CONTAINER_PING_INTERVAL
-    pings_unanswered: _Pings = CONTAINER_PINGS_UNANSWERED
+    ping_interval: _Seconds = limits.CONTAINER_PING_INTERVAL
+    pings_unanswered: _Pings = limits.CONTAINER_PINGS_UNANSWERED
     client_ping_interval: _Seconds = CLIENT_PING_INTERVAL
     http2_ping_interval: _Seconds = HTTP2_PING_INTERVAL
     client_pings_unanswered: _Pings = CLIENT_PINGS_UNANSWERED

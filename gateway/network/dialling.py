@@ -15,18 +15,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, Literal, TypeVar
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
 from partway.gateway.network.silent_hosts import SILENCE, silent_hosts
+from partway.protocol.connections.upgrading import Upgraded, Upgrading, upgrade
 from partway.protocol.limits import LINGER_TIMEOUT
-from partway.protocol.websocket.handshake import (
-    Accepted,
-    ClientHandshake,
-    HandshakeBroken,
-    HandshakeCut,
-    HandshakeRefused,
-)
+from partway.protocol.websocket.handshake import ClientHandshake, HandshakeBroken, HandshakeCut
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 #: A result of ``getaddrinfo``: family, type, protocol, canonical name, and the address, which is
@@ -75,14 +70,6 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Upgraded:
-    """A connection after its handshake, its reading paused so that no frame is lost."""
-
-    transport: asyncio.Transport
-    accepted: Accepted
 
 
 class Unreachable(Exception):
@@ -145,26 +132,17 @@ async def dial(
         OutOfDescriptors: this process, or its machine, has no file descriptor left.
         Unreachable: the upgrade failed for any other reason; the connection is gone then.
     """
-    transport, dialling = await reach(
-        address, _Dialling, timeout=connect_timeout, tls=tls, tls_timeout=tls_timeout
+    transport, upgrading = await reach(
+        address, Upgrading, timeout=connect_timeout, tls=tls, tls_timeout=tls_timeout
     )
     try:
-        async with asyncio.timeout(handshake_timeout):
-            accepted = await dialling.upgrade(handshake)
+        return await upgrade(transport, upgrading, handshake, handshake_timeout)
     except TimeoutError:
-        transport.abort()
-        with suppress(HandshakeBroken):
-            handshake.receive(b"")  # raises a refusal with an incomplete body
         why = f"no answer to the upgrade within {handshake_timeout:g} s"
         raise Unreachable(why, asked=True) from None
     except (HandshakeBroken, OSError) as error:
-        transport.abort()
         passing = isinstance(error, HandshakeCut | OSError)
         raise Unreachable(str(error), passing=passing, asked=True) from None
-    except BaseException:
-        transport.abort()
-        raise
-    return Upgraded(transport, accepted)
 
 
 async def reach(
@@ -378,52 +356,3 @@ def _try_descriptor() -> None:
         socket.socket().close()
     except OSError as error:
         _check_descriptors(error)
-
-
-class _Dialling(asyncio.Protocol):
-    """Carries a :class:`ClientHandshake` over a transport, then lets go of the transport."""
-
-    def __init__(self) -> None:
-        self._handshake: ClientHandshake | None = None
-        self._outcome: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        self._transport: asyncio.Transport | None = None
-
-    async def upgrade(self, handshake: ClientHandshake) -> Accepted:
-        if self._transport is not None:
-            self._handshake = handshake
-            self._transport.write(handshake.request)
-        return await self._outcome
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._receive(data)
-
-    def eof_received(self) -> bool:
-        self._receive(b"")
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._fail(exc or HandshakeCut("the connection ended before the upgrade was answered"))
-
-    def _receive(self, data: bytes) -> None:
-        if self._outcome.done():
-            return
-        if self._handshake is None:
-            self._fail(HandshakeBroken("the server sent bytes before it got the request"))
-            return
-        try:
-            accepted = self._handshake.receive(data)
-        except (HandshakeRefused, HandshakeBroken) as error:
-            self._fail(error)
-            return
-        if accepted is not None and self._transport is not None:
-            self._transport.pause_reading()
-            self._outcome.set_result(accepted)
-
-    def _fail(self, error: Exception) -> None:
-        if not self._outcome.done():
-            self._outcome.set_exception(error)
-            self._outcome.exception()  # it may come before upgrade() asks; avoid asyncio's log line

@@ -19,11 +19,11 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import DUPLEX_PAYLOAD
 from partway.gateway.http.routes import Route
-from partway.gateway.network.dialling import Upgraded
 from partway.gateway.streams.container_leg import Dialler, WebSocketContainerLeg
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
 from partway.gateway.timing.clock import LoopClock
+from partway.protocol.connections.upgrading import Upgraded
 from partway.protocol.errors import ContainerError, ContainerUnreachable
 from partway.protocol.websocket.handshake import INPUT_END_HEADER, is_upgrade
 

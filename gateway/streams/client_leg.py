@@ -15,7 +15,7 @@ from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.streams.stepwise_work import StepwiseWork
 from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.timing.clock import Clock
-from partway.gateway.timing.peer_watch import PingWatch
+from partway.protocol.connections.peer_watch import PingWatch
 from partway.protocol.connections.websocket import FrameConnection, Side
 from partway.protocol.limits import JSON_AT_ONCE, envelope_bytes
 from partway.protocol.parts import (

@@ -10,13 +10,14 @@ from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT
 from partway.gateway.network import dialling
-from partway.gateway.network.dialling import HTTPS_PORT, Address, Upgraded
+from partway.gateway.network.dialling import HTTPS_PORT, Address
 from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.streams.ends import Ending
 from partway.gateway.streams.legs import ContainerLeg
 from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.timing.clock import Clock
-from partway.gateway.timing.peer_watch import PingWatch
+from partway.protocol.connections.peer_watch import PingWatch
+from partway.protocol.connections.upgrading import Upgraded
 from partway.protocol.connections.websocket import Side
 from partway.protocol.errors import ContainerError, ContainerUnreachable, ServiceUnavailable
 from partway.protocol.parts import PayloadPart

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from partway.gateway.limits import STALL_CHECKS
 from partway.gateway.timing.clock import Clock, Timer
+from partway.protocol.limits import STALL_CHECKS
 
 #: Sums of floats may miss a moment by less than this, in seconds.
 _GRAIN: Final = 1e-6

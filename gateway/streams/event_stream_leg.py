@@ -7,7 +7,7 @@ from partway.gateway.http.duplex import Duplex, Parting
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, LegOwner
 from partway.gateway.timing.clock import Clock
-from partway.gateway.timing.peer_watch import PingWatch
+from partway.protocol.connections.peer_watch import PingWatch
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.reader import Check, RequestEvents
 from partway.protocol.event_stream.writer import encode_error, encode_part

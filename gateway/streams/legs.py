@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
-from partway.gateway.timing.peer_watch import StallWatch
+from partway.protocol.connections.peer_watch import StallWatch
 from partway.protocol.parts import PayloadPart
 from partway.protocol.websocket.close_codes import Close
 from partway.protocol.websocket.frame_decoder import FrameError

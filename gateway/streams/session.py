@@ -27,8 +27,8 @@ from partway.gateway.streams.states import (
     follows,
 )
 from partway.gateway.timing.clock import Clock, Timer
-from partway.gateway.timing.peer_watch import StallWatch, Wait
 from partway.log_lines import LogLine
+from partway.protocol.connections.peer_watch import StallWatch, Wait
 from partway.protocol.parts import CompletionState, PayloadPart
 from partway.protocol.websocket.close_codes import Close
 from partway.protocol.websocket.frame_decoder import FrameError

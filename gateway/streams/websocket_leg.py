@@ -7,7 +7,7 @@ from abc import abstractmethod
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.legs import Leg, LegOwner
 from partway.gateway.timing.clock import Clock
-from partway.gateway.timing.peer_watch import PingWatch
+from partway.protocol.connections.peer_watch import PingWatch
 from partway.protocol.connections.websocket import FrameConnection, FrameHandler, Side
 from partway.protocol.websocket.frames import Frame
 

@@ -5,19 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from partway.protocol.connections.clock import Clock
 from partway.protocol.connections.fair_turns import Cancellable as Timer
 
 __all__ = ["Clock", "LoopClock", "Timer"]
-
-
-class Clock(Protocol):
-    def time(self) -> float:
-        """Return monotonic seconds."""
-
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call ``callback`` with ``args`` after ``delay`` seconds."""
 
 
 class LoopClock:

@@ -9,6 +9,9 @@
 ``batched_writes``   one write for all frames of one read
 ``slow_clients``     clients that send no head, or take none of their response
 ``prompt_acks``      acknowledgements that no answer carries
+``upgrading``        the client's handshake
+``peer_watch``       pings, and bytes that a peer does not take
+``clock``            the clock of these watches
 ``tcp``              half-closing, keepalive, a peer that has ended
 ==================== =========================================================================
 """

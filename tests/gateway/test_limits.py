@@ -8,9 +8,8 @@ from partway.gateway import limits
 from tests.protocol.test_limits import check_limits
 
 
-@pytest.mark.clause("1.1-2", "1.4-1", "1.4-4", "1.4-5", "1.5-12", "4-6")
+@pytest.mark.clause("1.1-2", "1.4-4", "1.4-5", "1.5-12", "4-6")
 def test_the_numbers_of_the_contract():
-    assert (limits.CONTAINER_PING_INTERVAL, limits.CONTAINER_PINGS_UNANSWERED) == (60, 5)
     assert (limits.CLIENT_PING_INTERVAL, limits.CLIENT_PINGS_UNANSWERED) == (25, 2)
     assert limits.HTTP2_PING_INTERVAL == 60
     assert limits.STREAM_LIFETIME == 30 * 60

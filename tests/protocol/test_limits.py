@@ -18,10 +18,11 @@ from partway.protocol.limits import (
 )
 
 
-@pytest.mark.clause("1.3-3", "4-7")
+@pytest.mark.clause("1.3-3", "1.4-1", "4-7")
 def test_the_numbers_of_the_contract():
     assert limits.MAX_PART_BYTES == 16_777_216
     assert limits.STALL_TIMEOUT == 300
+    assert (limits.CONTAINER_PING_INTERVAL, limits.CONTAINER_PINGS_UNANSWERED) == (60, 5)
     assert limits.REFUSAL_BODY_BYTES == 2048
     assert (MAX_ENDPOINT_NAME, MAX_INVOCATION_PATH, MAX_QUERY_STRING) == (63, 100, 2048)
 

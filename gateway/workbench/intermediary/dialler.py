@@ -8,11 +8,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from partway.gateway.fleet.endpoint import Place
-from partway.gateway.network.dialling import Address, Upgraded
+from partway.gateway.network.dialling import Address
 from partway.gateway.streams.container_leg import dial_container
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
 from partway.gateway.workbench.intermediary.relay import Intermediary
+from partway.protocol.connections.upgrading import Upgraded
 from partway.protocol.errors import ServiceUnavailable
 
 #: Unused intermediaries that are kept. Each is one listening socket, and starting one takes a

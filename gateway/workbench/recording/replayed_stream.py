@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from partway.gateway.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNANSWERED
-from partway.gateway.network.dialling import Upgraded
 from partway.gateway.timing.clock import LoopClock
-from partway.gateway.timing.peer_watch import PingWatch
 from partway.gateway.workbench.recording.comparison import TimedReply
 from partway.gateway.workbench.recording.recording import Joining
+from partway.protocol.connections.peer_watch import PingWatch
+from partway.protocol.connections.upgrading import Upgraded
 from partway.protocol.connections.websocket import FrameConnection, FrameHandler, Side
-from partway.protocol.limits import LINGER_TIMEOUT
+from partway.protocol.limits import (
+    CONTAINER_PING_INTERVAL,
+    CONTAINER_PINGS_UNANSWERED,
+    LINGER_TIMEOUT,
+)
 from partway.protocol.websocket.close_codes import ABNORMAL, NO_STATUS, NORMAL, Close
 from partway.protocol.websocket.frame_decoder import FrameError, decode_close
 from partway.protocol.websocket.frames import Frame, Opcode

@@ -21,13 +21,12 @@ from partway.gateway.network.dialling import (
     OutOfDescriptors,
     Unreachable,
     Untrusted,
-    Upgraded,
-    _Dialling,
     dial,
 )
 from partway.gateway.streams.container_leg import dial as dial_container
+from partway.protocol.connections.upgrading import Upgraded
 from partway.protocol.errors import ContainerError, ServiceUnavailable
-from partway.protocol.websocket.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
+from partway.protocol.websocket.handshake import ClientHandshake, HandshakeRefused
 from tests.descriptors import no_descriptor_left
 from tests.wire.peers import soon, switching
 
@@ -442,13 +441,6 @@ async def test_who_cannot_be_used_is_hung_up_on(answer):
         with pytest.raises((Unreachable, HandshakeRefused)):
             await soon(reach("127.0.0.1", port, handshake_timeout=0.1))
         await soon(gone.wait(), "the connection's end at the server")
-
-
-async def test_what_comes_before_the_request_is_no_answer_to_it():
-    dialling = _Dialling()
-    dialling.data_received(switching(b"Sec-WebSocket-Key: x\r\n"))
-    with pytest.raises(HandshakeBroken, match="the server sent bytes before it got the request"):
-        await soon(dialling.upgrade(ClientHandshake("h", "/")))
 
 
 async def test_a_server_that_speaks_first():

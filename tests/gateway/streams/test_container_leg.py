@@ -6,11 +6,12 @@ import pytest
 
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.network.dialling import Address, Upgraded
+from partway.gateway.network.dialling import Address
 from partway.gateway.streams.container_leg import WebSocketContainerLeg, dial_container
 from partway.gateway.streams.ends import Cause, ClientFault
 from partway.gateway.streams.session import Session
 from partway.gateway.streams.states import SessionState
+from partway.protocol.connections.upgrading import Upgraded
 from partway.protocol.errors import ContainerError
 from partway.protocol.parts import CompletionState, DataType, ModelStreamError, PayloadPart
 from partway.protocol.websocket.handshake import Accepted

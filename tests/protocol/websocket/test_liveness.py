@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from partway.gateway.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNANSWERED
+from partway.protocol.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNANSWERED
 from partway.protocol.websocket.liveness import Hold, Liveness
 
 

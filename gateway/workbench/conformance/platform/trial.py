@@ -20,8 +20,6 @@ from partway.gateway.client.request import request_for
 from partway.gateway.limits import (
     CLOSE_TIMEOUT,
     CONTAINER_CONNECT_TIMEOUT,
-    CONTAINER_PING_INTERVAL,
-    CONTAINER_PINGS_UNANSWERED,
 )
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.platform.client import Client, RawClient, upgraded
@@ -30,6 +28,7 @@ from partway.gateway.workbench.conformance.platform.container import (
     InstrumentedContainer,
 )
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
+from partway.protocol.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNANSWERED
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.limits import PING_FLUSH_CHECK
-from partway.gateway.timing.peer_watch import PingWatch, StallWatch, Wait
+from partway.protocol.connections.peer_watch import PingWatch, StallWatch, Wait
+from partway.protocol.limits import PING_FLUSH_CHECK
 from tests.gateway.streams.fakes import FakeClock, FakeConnection
 
 DEFAULT = StreamPolicy()

@@ -6,8 +6,9 @@ import enum
 from collections.abc import Callable
 from typing import Protocol
 
-from partway.gateway.limits import PING_FLUSH_CHECK, STALL_CHECKS
-from partway.gateway.timing.clock import Clock, Timer
+from partway.protocol.connections.clock import Clock
+from partway.protocol.connections.fair_turns import Cancellable
+from partway.protocol.limits import PING_FLUSH_CHECK, STALL_CHECKS
 from partway.protocol.websocket.liveness import Hold, Liveness
 
 
@@ -56,8 +57,8 @@ class PingWatch:
         self._ping_end = 0
         # Before the next ping is due: otherwise a short interval would count an unsent ping.
         self._flush_check_after = min(PING_FLUSH_CHECK, interval / 2)
-        self._flush_check: Timer | None = None
-        self._timer: Timer | None = None
+        self._flush_check: Cancellable | None = None
+        self._timer: Cancellable | None = None
         self._stopped = False
         self._arm()
 
@@ -144,7 +145,7 @@ class StallWatch:
         self._timeout = timeout
         self._on_stall = on_stall
         self._reasons = Wait.NONE
-        self._timer: Timer | None = None
+        self._timer: Cancellable | None = None
         self._taken_before = 0
         self._progress_at = 0.0
 

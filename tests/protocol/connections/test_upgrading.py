@@ -1,0 +1,16 @@
+"""A connection becomes a WebSocket, or is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.protocol.connections.upgrading import Upgrading
+from partway.protocol.websocket.handshake import ClientHandshake, HandshakeBroken
+from tests.wire.peers import soon, switching
+
+
+async def test_what_comes_before_the_request_is_no_answer_to_it():
+    upgrading = Upgrading()
+    upgrading.data_received(switching(b"Sec-WebSocket-Key: x\r\n"))
+    with pytest.raises(HandshakeBroken, match="the server sent bytes before it got the request"):
+        await soon(upgrading.upgrade(ClientHandshake("h", "/")))
