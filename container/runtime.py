@@ -22,7 +22,6 @@ from partway.container.activity import (
     NO_PAGES,
     STOPPING,
     Activity,
-    check_not_a_page,
     is_from_a_page,
 )
 from partway.container.errors import (
@@ -57,6 +56,12 @@ from partway.container.routes import (
 )
 from partway.container.serving.body import DecodedBody, IncomingBody
 from partway.container.serving.exchange import RuntimeExchange
+from partway.container.serving.platform_requests import (
+    PING,
+    answer_ping,
+    check_stream,
+    request_id,
+)
 from partway.container.serving.server import ExchangeServer
 from partway.container.threads import ordinary
 from partway.container.websocket_stream import WebSocketStream
@@ -76,12 +81,10 @@ from partway.protocol.websocket.handshake import (
     AFTER_ANSWER,
     CLOSE_HEADER,
     UpgradeError,
-    check_upgrade,
     is_upgrade,
     upgrade_headers,
 )
 
-PING = "/ping"
 INVOCATIONS = "/invocations"
 EXECUTION_PARAMETERS = "/execution-parameters"
 #: Begins the paths of OpenAI's API.
@@ -158,7 +161,7 @@ class Runtime:
             # The bytes after a refused upgrade may be frames; they must not be parsed as HTTP.
             exchange.closes = True
         if path == PING:
-            await self._ping(exchange)
+            await answer_ping(exchange, self.activity, self._health)
         elif (handlers := self._requests_at(exchange)) is not None:
             await self._request(exchange, said, handlers)
         elif path in (INVOCATIONS, EXECUTION_PARAMETERS) and said.by_page:
@@ -181,17 +184,6 @@ class Runtime:
             exchange.respond(404, error_body(why, 404), headers)
         else:
             exchange.refuse(404, why)
-
-    async def _ping(self, exchange: RuntimeExchange) -> None:
-        """Answer ``/ping`` (clause 1.1-2), by GET and by POST: the documentation has both."""
-        if exchange.method not in ("GET", "POST"):
-            exchange.refuse(405, "the method of /ping must be GET or POST", {"Allow": "GET, POST"})
-            return
-        trouble = STOPPING if self.activity.draining else await self._health.trouble()
-        if trouble is None:
-            exchange.respond(200)
-        else:
-            exchange.refuse(503, trouble)
 
     def _execution_parameters(self, exchange: RuntimeExchange) -> None:
         """Answer a batch transform's request for its parameters."""
@@ -297,7 +289,7 @@ class Runtime:
         """Report that an invocation failed; if its answer has begun, cut the connection."""
         if late:
             error = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
-        status, reason = self._failure(error, _request_id(exchange))
+        status, reason = self._failure(error, request_id(exchange.headers))
         if exchange.begun:
             exchange.cut()
         else:
@@ -315,31 +307,15 @@ class Runtime:
 
     async def _stream(self, exchange: RuntimeExchange, path: str) -> None:
         try:
-            key = self._check_upgrade(exchange)
+            key = check_stream(exchange, self.activity)
             query = _query(exchange)
             handler = self._routes.handler(path, query)
-            opening = Opening(_request_id(exchange), path, query, exchange.headers)
+            opening = Opening(request_id(exchange.headers), path, query, exchange.headers)
             with self.activity.counted():
                 await self._admit(opening)
                 await self._run_stream(exchange, key, opening, handler)
         except UpgradeError as error:
             exchange.refuse(error.status, error.reason, error.headers)
-
-    def _check_upgrade(self, exchange: RuntimeExchange) -> str:
-        headers = _joined(exchange.headers)
-        if not is_upgrade(headers):
-            raise UpgradeError(
-                426, "requests of this path must ask for a WebSocket", {"Upgrade": "websocket"}
-            )
-        if exchange.version != "1.1":
-            raise UpgradeError(400, "a WebSocket must be opened over HTTP/1.1 (RFC 6455 §4.2.1)")
-        check_not_a_page(headers.items())
-        if exchange.length != 0:
-            # The parser would still expect the body when we take its bytes for frames.
-            raise UpgradeError(400, "a request for an upgrade must not have a body")
-        key = check_upgrade(exchange.method, headers)
-        self.activity.check_stream()
-        return key
 
     async def _admit(self, opening: Opening) -> None:
         """Let the model check a stream before it is opened.
@@ -439,19 +415,9 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """Join headers of one name into one line (RFC 9110 §5.3), so that a repeated one is refused."""
-    return CIMultiDict({name: ", ".join(headers.getall(name)) for name in headers})
-
-
 def _uncoded(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
     """Return the headers of a decoded body, without the coding and the coded length."""
     left = CIMultiDict(headers)
     for name in (CONTENT_ENCODING, "Content-Length"):
         left.popall(name, None)
     return CIMultiDictProxy(left)
-
-
-def _request_id(exchange: RuntimeExchange) -> str:
-    """Return the gateway's id of the request (clause 1.6-1), for the log."""
-    return exchange.headers.get("X-Amzn-SageMaker-Request-Id", "-")[:64]

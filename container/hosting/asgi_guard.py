@@ -27,7 +27,8 @@ from partway.container.hosting.asgi_request import BoundedBody, HeldAnswer, Pass
 from partway.container.hosting.asgi_stream import HostedStream
 from partway.container.limits import BODY_TIMEOUT, HEALTH_TIMEOUT, MAX_BODY_BYTES, MAX_RUNNING
 from partway.container.model import Model
-from partway.container.runtime import EXECUTION_PARAMETERS, PING
+from partway.container.runtime import EXECUTION_PARAMETERS
+from partway.container.serving.platform_requests import PING
 from partway.log_lines import LogLine
 from partway.protocol.websocket.handshake import UpgradeError
 

@@ -27,7 +27,7 @@ from partway.container.hosting.asgi_messages import (
     refuse_upgrade,
 )
 from partway.container.limits import CANCEL_GRACE, QUEUE_LENGTH
-from partway.container.runtime import PING
+from partway.container.serving.platform_requests import PING
 from partway.container.threads import post
 
 #: Requests that an app answers at a time; a2wsgi uses the same number.
