@@ -99,6 +99,10 @@ class LoadFailed(Exception):
     """The model could not be loaded; ``__cause__`` has the reason."""
 
 
+class CannotServe(Exception):
+    """A server cannot serve, or cannot go on, for a reason outside it; the text says which."""
+
+
 def cause_of(error: BaseException) -> BaseException:
     """Return the single exception by which a group of tasks failed, or the group if they differ."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:

@@ -1,4 +1,4 @@
-"""Health of the model, as answered on ``/ping`` (clauses 1.1-2, 1.1-3)."""
+"""Health of a model or an upstream, as answered on ``/ping`` (clauses 1.1-2, 1.1-3)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _log = logging.getLogger("partway.container.health")
 
 
 class Health:
-    """The model's health: never older than ``HEALTH_AGE``, and never slow.
+    """The health of a model or an upstream: never older than ``HEALTH_AGE``, and never slow.
 
     Args:
-        healthy: asks the model; called on a thread, since it may block or hang.
+        healthy: asks it; called on a thread, since it may block or hang.
         workers: returns why the model's workers cannot serve; None if they can.
-        timeout: seconds in which the model must answer; ``/ping`` has two in all.
-        age: seconds for which an answer of the model is valid.
+        timeout: seconds for an answer; ``/ping`` has two in all.
+        age: seconds for which an answer is valid.
+        subject: the word for it in reasons and in the log.
+        check: the word for ``healthy`` in reasons.
     """
 
     def __init__(
@@ -35,11 +37,15 @@ class Health:
         *,
         timeout: float = HEALTH_TIMEOUT,
         age: float = HEALTH_AGE,
+        subject: str = "model",
+        check: str = "healthy()",
     ) -> None:
         self._healthy = healthy
         self._workers = workers
         self._timeout = timeout
         self._age = age
+        self._subject = subject
+        self._check = check
         self._loop = asyncio.get_running_loop()
         self._asked = 0.0
         self._answer: asyncio.Future[bool] | None = None
@@ -51,15 +57,15 @@ class Health:
         return self._loading_since is None
 
     def set_loaded(self) -> None:
-        """Note that the model has been loaded: from now on it is asked."""
+        """Note that loading is over: from now on ``healthy`` is asked."""
         self._loading_since = None
 
     async def trouble(self) -> str | None:
-        """Return why the model cannot serve; None if it can."""
+        """Return why it cannot serve; None if it can."""
         reason = await self._trouble()
         if reason != self._said:
             if reason is None:
-                _log.info("the model is healthy")
+                _log.info(LogLine(f"the {self._subject} is healthy"))
             else:
                 _log.warning(LogLine("/ping answers 503", reason=reason))
             self._said = reason
@@ -68,7 +74,7 @@ class Health:
     async def _trouble(self) -> str | None:
         now = self._loop.time()
         if self._loading_since is not None:
-            return f"the model has been loading for {now - self._loading_since:.0f} s"
+            return f"the {self._subject} has been loading for {now - self._loading_since:.0f} s"
         reason = self._workers()
         if reason is not None:
             return reason
@@ -85,8 +91,9 @@ class Health:
             await asyncio.sleep(0)  # on a busy loop the answer may come just now
         if not answer.done():
             waited = self._loop.time() - asked
-            return f"the model's healthy() has not returned for {waited:.1f} s"
+            return f"the {self._subject}'s {self._check} has not returned for {waited:.1f} s"
         error = answer.exception()
         if error is not None:
             return reason_of(error)
-        return None if answer.result() else "the model says that it is not healthy"
+        said = f"the {self._subject} says that it is not healthy"
+        return None if answer.result() else said

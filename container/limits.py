@@ -93,6 +93,20 @@ ADMIT_TIMEOUT: Final = 10.0
 PLATFORM_SILENCE: Final = 60.0
 PLATFORM_PROBES: Final = 5
 
+#: For a bridge's connection to its upstream, TLS included. The upstream is mostly on this machine.
+#: A TCP handshake whose first packet was lost takes a second.
+UPSTREAM_CONNECT_TIMEOUT: Final = 5.0
+
+#: For an upstream's answer to the upgrade. It is shorter than the gateway's own limit (60 s, clause
+#: 4-6), so that the client is told the reason.
+UPSTREAM_HANDSHAKE_TIMEOUT: Final = 50.0
+
+#: For each step of a request to an upstream's health URL; the whole has HEALTH_TIMEOUT.
+UPSTREAM_HEALTH_STEP: Final = 1.0
+
+#: Pause between two such requests while the upstream starts.
+UPSTREAM_START_CHECK: Final = 0.25
+
 #: Streams and requests under way in one process; above it a client gets 503. The gateway's limit
 #: for streams is the same.
 MAX_RUNNING: Final = 4096

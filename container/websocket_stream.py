@@ -32,12 +32,12 @@ from partway.protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TI
 from partway.protocol.parts import PayloadPart
 from partway.protocol.websocket.close_codes import (
     ABNORMAL,
-    FIRST_PRIVATE,
     INTERNAL_ERROR,
     NO_STATUS,
     NORMAL,
     Close,
     encode_close,
+    only_ends_input,
 )
 from partway.protocol.websocket.frame_decoder import FrameError
 from partway.protocol.websocket.frames import Frame, FramesToParts
@@ -193,7 +193,7 @@ class WebSocketStream:
         """Ignore a Pong: the runtime sends no pings, the gateway does (clause 1.4-1)."""
 
     def close_received(self, close: Close) -> None:
-        if _still_listens(close):
+        if only_ends_input(close):
             self._client_close = close  # answered once the handler has ended
             self._inbox.end()
             self._finishing.watch(self._finish_timeout / FINISH_CHECKS)
@@ -369,14 +369,6 @@ async def _contained(
         await handler(stream)
     except (SystemExit, KeyboardInterrupt) as error:
         raise ordinary(error) from error
-
-
-def _still_listens(close: Close) -> bool:
-    """Whether a client's Close only ends its input (clause 1.5-11); otherwise it has left.
-
-    The meaning of codes from 3000 on is private to the two ends.
-    """
-    return close.code in (None, NORMAL) or close.code >= FIRST_PRIVATE
 
 
 def _lets_pass(error: BaseException) -> bool:

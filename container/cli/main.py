@@ -30,12 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The status is 0 after an orderly end, 1 after a failure, 2 for wrong usage.
     """
-    given = sys.argv[1:] if arguments is None else arguments
+    given = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in given if word in COMMANDS), None)
+    program: list[str] = []
     if command == "serve":
         start_logging_as_asked(given, os.environ)
+        given, program = _split(given)
     parser = _parser(command)
-    options = parser.parse_args(given)
+    options = parser.parse_args(given, argparse.Namespace(program=program))
     if options.command is None:
         parser.print_help()
         return 0
@@ -45,6 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say_failure(_PROG, str(error))
         return error.status
     return status
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Split a command line at ``--``: the command's own words, and another program's."""
+    end = words.index("--") if "--" in words else len(words)
+    return words[:end], words[end + 1 :]
 
 
 def _parser(*asked: str | None) -> argparse.ArgumentParser:

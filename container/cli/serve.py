@@ -17,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from partway.container.cli import COMMANDS, CommandError
+from partway.container.bridge.settings import BridgeSettings
+from partway.container.cli import COMMANDS, CommandError, serve_bridge
 from partway.container.cli.environment import VARIABLES
 from partway.container.cli.serve_settings import (
     LOG_LEVELS,
@@ -40,7 +41,7 @@ from partway.container.cli.target import (
     one_line,
     put_on_path,
 )
-from partway.container.errors import LoadFailed
+from partway.container.errors import CannotServe, LoadFailed
 from partway.container.guard import LoopGuard
 from partway.container.hosting import METHODS, Method
 from partway.container.limits import CANCEL_GRACE, FINISH_TIMEOUT, MAX_RUNNING
@@ -71,17 +72,18 @@ EXIT_GRACE = 1.0
 
 _EPILOG = """\
 A flag overrides its variable, and a variable overrides the default. The platform adds no flags, so
-an image sets PARTWAY_MODEL, PARTWAY_APP, PARTWAY_SCRIPT or PARTWAY_SKLEARN.
+an image sets PARTWAY_MODEL, PARTWAY_APP, PARTWAY_SCRIPT, PARTWAY_SKLEARN or PARTWAY_UPSTREAM.
 
 examples:
   partway-container serve --model echo --host 127.0.0.1
   partway-container serve --model model:Chat --port 0
   partway-container serve --sklearn model.joblib --host 127.0.0.1
+  partway-container serve --upstream ws://localhost:8081/v1/realtime -- vllm serve MODEL --port 8081
 """
 
 
 class Server(Protocol):
-    """The server that the command runs: a model's or an application's."""
+    """The server that the command runs: a model's, an application's or a bridge."""
 
     async def start(self) -> int: ...
     async def load(self) -> None: ...
@@ -111,12 +113,14 @@ class ServingOptions:
         finish_timeout: seconds of silence allowed to a stream's handler after its input has ended.
         show_errors: whether clients are shown the model's exceptions.
         method: the method to call on a scikit-learn model; None if not given.
+        bridge: the settings of a bridge; None if another target is served.
     """
 
     model_dir: Path
     finish_timeout: float
     show_errors: bool
     method: Method | None
+    bridge: BridgeSettings | None
 
 
 def add_to(commands: Commands) -> None:
@@ -124,8 +128,8 @@ def add_to(commands: Commands) -> None:
         "serve",  # the platform appends this word to the image's entry point (clause 1.1-1)
         help=COMMANDS["serve"],
         description=(
-            "Serve a model, an application, a classic inference script or a scikit-learn model "
-            "until SIGTERM."
+            "Serve a model, an application, a classic inference script, a scikit-learn model or "
+            "another WebSocket server until SIGTERM."
         ),
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -156,6 +160,7 @@ def add_to(commands: Commands) -> None:
         help="the method of the scikit-learn model to call: predict or predict_proba; "
         "also PARTWAY_METHOD (predict)",
     )
+    serve_bridge.add_flags(parser)
     parser.add_argument(
         "--model-dir",
         metavar="DIR",
@@ -220,8 +225,9 @@ def run(options: argparse.Namespace) -> int:
         read_finish_timeout(options.finish_timeout, environ),
         read_show_errors(flag=options.show_errors, environ=environ),
         read_method(options.method, environ, METHODS),
+        serve_bridge.read_bridge(options, target, environ),
     )
-    _raise_descriptor_limit()
+    _raise_descriptor_limit(MAX_RUNNING if serving.bridge is None else 2 * MAX_RUNNING)
     _leave_on_signal(0)  # importing may take a minute
     make_server = _server_for(target, address, serving)
     return _run_loop(_serve(target, make_server, address))
@@ -248,6 +254,8 @@ def _server_for(
 
         put_on_path(Path.cwd())
         return lambda: AppServer(target.name, address.host, address.port)
+    if serving.bridge is not None:
+        return _bridge_server(serving.bridge, address, serving.finish_timeout)
     if target.kind == "script":
         from partway.container.hosting.script import (
             Script,
@@ -273,6 +281,16 @@ def _server_for(
         finish_timeout=serving.finish_timeout,
         show_errors=serving.show_errors,
     )
+
+
+def _bridge_server(
+    settings: BridgeSettings, address: ListenAddress, finish_timeout: float
+) -> Callable[[], Server]:
+    from partway.container.bridge.server import BridgeServer
+    from partway.container.bridge.stream import StreamTimes
+
+    times = StreamTimes(finish=finish_timeout)
+    return lambda: BridgeServer(settings, address.host, address.port, stream_times=times)
 
 
 def _sklearn_model(target: ModelTarget, serving: ServingOptions) -> Model:
@@ -320,8 +338,10 @@ async def _serve(
             shown = f"[{address.host}]" if ":" in address.host else address.host
             say_listening(f"http://{shown}:{port}")
         await server.stopped()
-    except BaseException:
+    except BaseException as error:
         await server.aclose()
+        if isinstance(error, CannotServe):
+            raise CommandError(str(error), status=1) from error
         raise
     finally:
         guard.stop()
@@ -363,8 +383,8 @@ async def _load(server: Server) -> None:
 # --- Beginning and ending a process --------------------------------------------------------------
 
 
-def _raise_descriptor_limit() -> None:
-    """Let this process have all the file descriptors it may: one is needed for each stream.
+def _raise_descriptor_limit(wanted: int) -> None:
+    """Let this process have all the file descriptors it may: each stream needs one or two.
 
     At the limit uvloop closes new connections without an error.
     """
@@ -376,7 +396,7 @@ def _raise_descriptor_limit() -> None:
     with suppress(ValueError, OSError):  # macOS reports "unlimited", but does not accept it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < MAX_RUNNING:
+    if soft != resource.RLIM_INFINITY and soft < wanted:
         _log.warning(
             LogLine(
                 "the limit of open files is too low for all streams: raise it (ulimit -Hn)",

@@ -1,4 +1,4 @@
-"""The target of ``partway-container serve``: a model, script or application, by name."""
+"""The target of ``partway-container serve``: a model, script, application or upstream."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ KINDS: Mapping[str, str] = {
     "app": "PARTWAY_APP",
     "script": "PARTWAY_SCRIPT",
     "sklearn": "PARTWAY_SKLEARN",
+    "upstream": "PARTWAY_UPSTREAM",
 }
 _DEFAULT = "echo"
 

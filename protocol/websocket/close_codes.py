@@ -61,6 +61,14 @@ class Close(NamedTuple):
     reason: str = ""
 
 
+def only_ends_input(close: Close) -> bool:
+    """Whether a client's Close only ends its input (clause 1.5-11); otherwise it has left.
+
+    The meaning of codes from 3000 on is private to the two ends.
+    """
+    return close.code in (None, NORMAL) or close.code >= FIRST_PRIVATE
+
+
 def is_legal(code: int) -> bool:
     """Whether a code may be in a Close frame on the wire (clause 1.5-4; RFC 6455 §7.4.2)."""
     return (1000 <= code <= 1014 and code not in _RESERVED) or FIRST_PRIVATE <= code <= 4999

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
+from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.workbench.conformance.verdict import Severity, Verdict
 from tests.gateway.workbench.conformance.mutants.trying import failed, is_fast, tried
 
@@ -14,6 +16,17 @@ from tests.gateway.workbench.conformance.mutants.trying import failed, is_fast, 
 pytestmark = pytest.mark.timeout(300)
 
 GOOD = Path(__file__).with_name("good")
+
+
+def bridged(name: str) -> dict[str, str]:
+    """Settings of a bridge that starts one of the containers as its upstream."""
+    port = free_port()
+    words = ("env", f"SAGEMAKER_BIND_TO_PORT={port}", sys.executable, str(GOOD / name), "serve")
+    return {
+        "PARTWAY_UPSTREAM": f"ws://127.0.0.1:{port}/invocations-bidirectional-stream",
+        "PARTWAY_UPSTREAM_PROGRAM": shlex.join(words),
+    }
+
 
 #: Commands and environments, by what the containers are built on.
 CONTAINERS = {
@@ -23,6 +36,7 @@ CONTAINERS = {
     "websockets": ((sys.executable, str(GOOD / "on_websockets.py")), {}),
     "aiohttp": ((sys.executable, str(GOOD / "on_aiohttp.py")), {}),
     "tornado": ((sys.executable, str(GOOD / "on_tornado.py")), {}),
+    "bridge": ((sys.executable, "-m", "partway.container"), bridged("on_websockets.py")),
 }
 
 #: What is left to their authors, and is no *must*.
@@ -36,6 +50,8 @@ KNOWN = {
     # aiohttp does not look for the mask, and neither does Tornado, which sends any code back.
     "aiohttp": {"violations.unmasked"},
     "tornado": {"violations.unmasked", "violations.close_code"},
+    # It takes no requests.
+    "bridge": {"invocations.post"},
 }
 
 
