@@ -122,6 +122,17 @@ def piece_of(data: bytes) -> str:
     Raises:
         ModelError: the chunk is an error, or no JSON object.
     """
+    delta = first_choice(data).get("delta")
+    content = delta.get("content") if isinstance(delta, dict) else None
+    return well_formed(content) if isinstance(content, str) else ""
+
+
+def first_choice(data: bytes) -> dict[str, Any]:
+    """Return the first choice of a completion's chunk; an empty object for one without.
+
+    Raises:
+        ModelError: the chunk is an error, or no JSON object.
+    """
     chunk = object_of(data)
     if chunk is None:
         raise ModelError("the upstream sent an event that is not a JSON object")
@@ -130,11 +141,12 @@ def piece_of(data: bytes) -> str:
         raise ModelError(f"the upstream failed: {str(message)[:200]}")
     choices: Any = chunk.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    delta = first.get("delta") if isinstance(first, dict) else None
-    content = delta.get("content") if isinstance(delta, dict) else None
-    if not isinstance(content, str):
-        return ""
-    return content.encode("utf-8", "replace").decode()  # JSON can have half of a surrogate pair
+    return first if isinstance(first, dict) else {}
+
+
+def well_formed(text: str) -> str:
+    """Return text without halves of surrogate pairs, which JSON can have."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _text(message: str | bytes) -> str:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlencode
 
 from partway.container.errors import ModelError
 from partway.container.model import WITHOUT_BODY, Model, Reply, Request, request_route, route
 from partway.container.models.chat.conversation import PlainConversation
 from partway.container.models.chat.interruptions import InterruptibleAnswer
+from partway.container.models.chat.json_objects import object_of
 from partway.container.models.chat.settings import ChatSettings
+from partway.container.models.chat.text_inputs import CompletionPieces, TextInputs, TokenEvents
 from partway.container.models.chat.upstream import DONE, JSON, UpstreamRefused, Upstreams
+from partway.container.models.text.chat_completions import EVENT_STREAM
 from partway.container.stream import Stream
 from partway.protocol.openai.errors import error_body
-from partway.protocol.openai.json_members import BodyFault, with_members
+from partway.protocol.openai.json_members import BodyFault, members_of_body, with_members
 from partway.protocol.websocket.close_codes import POLICY_VIOLATION
+
+_CHAT: Final = "chat/completions"
+#: Members of bodies on ``/invocations``, and the upstream's path that takes each.
+_PATHS: Final = {"messages": _CHAT, "prompt": "completions", "input": "embeddings"}
 
 
 class Chat(Model):
@@ -87,11 +95,20 @@ class Chat(Model):
     # --- Requests --------------------------------------------------------------------------------
 
     async def invoke(self, request: Request) -> Reply:
-        return await self._forwarded("POST", "chat/completions", request)
+        """Forward a request to the path that its members belong to, as vLLM does."""
+        body = await request.read()
+        try:
+            members = members_of_body(body)
+        except BodyFault:
+            members = {}  # the upstream's to refuse
+        if "messages" not in members and "inputs" in members:
+            return await self._answer_inputs(body)
+        found = (path for member, path in _PATHS.items() if member in members)
+        return await self._forward("POST", next(found, _CHAT), body, request)
 
     @request_route("v1/chat/completions")
     async def chat_completions(self, request: Request) -> Reply:
-        return await self._forwarded("POST", "chat/completions", request)
+        return await self._forwarded("POST", _CHAT, request)
 
     @request_route("v1/completions")
     async def completions(self, request: Request) -> Reply:
@@ -110,21 +127,38 @@ class Chat(Model):
         return await self._forwarded("GET", "models", request)
 
     async def _forwarded(self, method: str, path: str, request: Request) -> Reply:
+        return await self._forward(method, path, await request.read(), request)
+
+    async def _forward(self, method: str, path: str, body: bytes, request: Request) -> Reply:
         """Return an upstream's answer, whole or as it comes."""
         if query := urlencode(list(request.query.items())):
             path = f"{path}?{query}"
         try:
-            body = self._with_model(await request.read())
-            answer = await self._upstreams.ask(method, path, body, request.content_type)
-        except UpstreamRefused as refused:
-            status = refused.status
-            return Reply(refused.body, refused.content_type, dict(refused.headers), status)
+            answer = await self._upstreams.ask(
+                method, path, self._with_model(body), request.content_type
+            )
         except ModelError as error:
-            return Reply(error_body(error.reason, error.status), JSON, status=error.status)
+            return _refusal(error)
         if answer.status in WITHOUT_BODY:
             await answer.aclose()
             return Reply(b"", status=answer.status)
         return Reply(answer, answer.content_type, status=answer.status)
+
+    async def _answer_inputs(self, body: bytes) -> Reply:
+        """Answer a request in the form of text-generation-inference."""
+        try:
+            inputs = TextInputs(object_of(body) or {})
+            asked = inputs.completion(self._settings.model)
+            pieces = CompletionPieces(self._upstreams.events(asked, "completions"))
+            async with AsyncExitStack() as closing:
+                closing.push_async_callback(pieces.aclose)
+                if not inputs.stream:
+                    return Reply(inputs.whole("".join([piece async for piece in pieces])), JSON)
+                first = await anext(pieces, "")
+                closing.pop_all()  # the reply closes them
+                return Reply(TokenEvents(pieces, first), EVENT_STREAM)
+        except ModelError as error:
+            return _refusal(error)
 
     def _with_model(self, body: bytes) -> bytes:
         """Put the setting's model into a JSON object that names none."""
@@ -134,3 +168,10 @@ class Chat(Model):
             return with_members(body, {}, {"model": self._settings.model})
         except BodyFault:
             return body  # the upstream's to refuse
+
+
+def _refusal(error: ModelError) -> Reply:
+    """Return an upstream's refusal as it is, and any other error in OpenAI's form."""
+    if isinstance(error, UpstreamRefused):
+        return Reply(error.body, error.content_type, dict(error.headers), error.status)
+    return Reply(error_body(error.reason, error.status), JSON, status=error.status)

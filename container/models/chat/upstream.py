@@ -158,14 +158,18 @@ class Upstreams:
         assert failure is not None, "there is one upstream at least"
         raise failure
 
-    async def events(self, body: bytes) -> AsyncGenerator[bytes]:
-        """Yield the data of a chat completion's events, unchanged, up to ``[DONE]``.
+    async def events(self, body: bytes, path: str = "chat/completions") -> AsyncGenerator[bytes]:
+        """Yield the data of a completion's events, unchanged, up to ``[DONE]``.
+
+        Args:
+            body: of the request.
+            path: below ``/v1/``.
 
         Raises:
             ModelError: the answer breaks off, is silent for too long, or has no events; and as
                 :meth:`ask`.
         """
-        answer = await self.ask("POST", "chat/completions", body)
+        answer = await self.ask("POST", path, body)
         try:
             lines = EventLines()
             async for received in answer:

@@ -1,0 +1,149 @@
+"""``inputs`` on ``/invocations``: text-generation-inference's form, before a completion upstream.
+
+SageMaker's own containers for language models take this form, and clients such as LiteLLM's
+``sagemaker/`` send it. Upstreams that speak OpenAI's API continue a plain text too, at
+``/v1/completions``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final
+
+from partway.container.errors import ModelError
+from partway.container.models.chat.conversation import first_choice, well_formed
+from partway.container.models.text.chat_completions import sse
+from partway.container.models.text.text_completions import generated, token_event
+from partway.protocol.limits import MIB
+from partway.protocol.openai.errors import error_body
+
+#: Most bytes of a whole answer: some 4 million tokens, more than any model's context.
+MAX_ANSWER_BYTES: Final = 16 * MIB
+
+#: Parameters that an upstream may know, by its names for them. Others have no effect.
+_PARAMETERS: Final = {
+    "max_new_tokens": "max_tokens",
+    **{
+        name: name
+        for name in (
+            *("temperature", "top_p", "top_k", "stop", "seed"),
+            *("repetition_penalty", "frequency_penalty"),
+        )
+    },
+}
+
+
+class TextInputs:
+    """One request.
+
+    Args:
+        members: the body's; ``inputs`` is among them.
+
+    Attributes:
+        stream: whether the answer is sent as events.
+
+    Raises:
+        ModelError: a member has another type than it must have.
+    """
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        parameters = members.get("parameters") or {}
+        stream = members.get("stream") or False
+        if not isinstance(members["inputs"], str):
+            raise ModelError("inputs: must be one string", status=400)
+        if not isinstance(parameters, dict):
+            raise ModelError("parameters: must be an object", status=400)
+        if not isinstance(stream, bool):
+            raise ModelError("stream: must be true or false", status=400)
+        self._prompt = members["inputs"]
+        self._parameters = parameters
+        self.stream = stream
+
+    def completion(self, model: str) -> bytes:
+        """Return the body of the completion request, whose answer comes as events.
+
+        Args:
+            model: the model's name for the upstream; it may be empty.
+        """
+        given = {
+            name: self._parameters[of_client]
+            for of_client, name in _PARAMETERS.items()
+            if self._parameters.get(of_client) is not None
+        }
+        if self._parameters.get("do_sample") is False:
+            given["temperature"] = 0
+        asked = {"model": model, "prompt": self._prompt, **given, "stream": True}
+        return json.dumps(asked).encode()
+
+    def whole(self, text: str) -> bytes:
+        """Return the answer in one piece."""
+        before = self._prompt if self._parameters.get("return_full_text") is True else ""
+        return generated(before + text)
+
+
+class CompletionPieces(AsyncIterator[str]):
+    """The pieces of text of an upstream's completion, which may be empty.
+
+    Its owner must call :meth:`aclose`.
+
+    Args:
+        events: the data of the upstream's events.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes]) -> None:
+        self._events = events
+        self._bytes = 0
+
+    async def __anext__(self) -> str:
+        """Return the next piece.
+
+        Raises:
+            ModelError: the upstream fails, or its answer is too long.
+        """
+        data = await anext(self._events)
+        self._bytes += len(data)
+        if self._bytes > MAX_ANSWER_BYTES:
+            raise ModelError(
+                f"the upstream's answer has more than {MAX_ANSWER_BYTES} bytes", status=502
+            )
+        text = first_choice(data).get("text")
+        return well_formed(text) if isinstance(text, str) else ""
+
+    async def aclose(self) -> None:
+        """Cancel the upstream's work unless the answer is complete."""
+        await self._events.aclose()
+
+
+class TokenEvents(AsyncIterator[bytes]):
+    """Pieces of text as events with a ``token`` each; the last one also has the whole text.
+
+    Args:
+        pieces: closed with this.
+        first: the piece that was taken already.
+    """
+
+    def __init__(self, pieces: CompletionPieces, first: str) -> None:
+        self._pieces = pieces
+        self._items = _token_events(pieces, first)
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._items)
+
+    async def aclose(self) -> None:
+        await self._items.aclose()
+        await self._pieces.aclose()
+
+
+async def _token_events(pieces: CompletionPieces, first: str) -> AsyncGenerator[bytes]:
+    said = [first]
+    try:
+        yield token_event(first, len(said))
+        async for piece in pieces:
+            if piece:
+                said.append(piece)
+                yield token_event(piece, len(said))
+    except ModelError as error:  # the head has been sent
+        yield sse(error_body(error.reason, error.status))
+        return
+    yield token_event("", len(said) + 1, "".join(said))
