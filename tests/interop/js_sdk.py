@@ -37,15 +37,18 @@ SOURCES = Path(__file__).with_name("js")
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-def installed() -> Path:
-    """A folder with the client and all it imports, made once for each ``package.json``.
+def installed(sources: Path = SOURCES) -> Path:
+    """A folder with programs and all they import, made once for each ``package.json``.
 
     It lies in the environment that runs the tests, so the checkout stays as it is and
     ``make clean`` takes it along.
+
+    Args:
+        sources: the folder of the programs and their ``package.json``.
     """
     program = shutil.which("npm")
     assert program, "this check needs node 20 or newer, with npm: apt-get install nodejs npm"
-    package = (SOURCES / "package.json").read_bytes()
+    package = (sources / "package.json").read_bytes()
     where = Path(sys.prefix) / "interop-js" / hashlib.sha256(package).hexdigest()[:16]
     if not where.exists():
         where.parent.mkdir(exist_ok=True)
@@ -54,7 +57,7 @@ def installed() -> Path:
         flags = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
         subprocess.run([program, "install", *flags], cwd=making, check=True, timeout=300)
         making.rename(where)
-    for module in SOURCES.glob("*.mjs"):
+    for module in sources.glob("*.mjs"):
         shutil.copy(module, where)
     return where
 
