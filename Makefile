@@ -12,14 +12,18 @@ TORCH ?= torch --index-url https://download.pytorch.org/whl/cpu
 TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
+# Clients of chats, by environment: Strands Agents takes an earlier openai than the others.
+CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 litellm==1.110.2 \
+	langchain-openai==1.7.4 langchain-aws==1.9.1 openai-agents==0.24.0
+STRANDS_PACKAGES := python3 -m venv strands && strands/bin/pip install 'strands-agents[openai,sagemaker]==1.62.0'
 
 # The tests start hundreds of processes. Where this is set, as in many images of Python, each of them
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text soak browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
-	answers sdk-python boto3-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
+	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
 help:  ## list the targets of this file
@@ -182,6 +186,33 @@ openai-python:
 
 interop-openid: $(VENV)/installed-test $(VENV)/installed-bench  ## test tokens of OpenID Connect behind Envoy
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openid_check.py
+
+interop-chat: chat-python $(VENV)/installed-test  ## test chat clients of twelve kinds; needs node and npm; TEXT_PYTHON adds the model text
+	CHAT_PYTHON=$(abspath $(CHAT_PYTHON)) STRANDS_PYTHON=$(abspath $(STRANDS_PYTHON)) \
+		SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) TEXT_PYTHON=$(if $(TEXT_PYTHON),$(abspath $(TEXT_PYTHON))) \
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/chat_clients_check.py
+
+chat-python:
+	@[ -x "$(CHAT_PYTHON)" ] && [ -x "$(STRANDS_PYTHON)" ] && [ -x "$(SAGEMAKER_CORE_PYTHON)" ] || { \
+		echo "make interop-chat needs an interpreter for each group of clients, a gigabyte:" >&2; \
+		echo "  $(CHAT_PACKAGES)" >&2; \
+		echo "  $(STRANDS_PACKAGES)" >&2; \
+		echo "  python3 -m venv sdk3 && sdk3/bin/pip install 'sagemaker-core==2.27.0'" >&2; \
+		echo "  make interop-chat CHAT_PYTHON=chat/bin/python STRANDS_PYTHON=strands/bin/python SAGEMAKER_CORE_PYTHON=sdk3/bin/python" >&2; exit 1; }
+
+clients: clients-python $(VENV)/installed-bench .venv-text/installed  ## print what each chat client asked chat, text and LiteLLM's proxy, with times; needs node and npm
+	CHAT_PYTHON=$(abspath $(CHAT_PYTHON)) STRANDS_PYTHON=$(abspath $(STRANDS_PYTHON)) PROXY_PYTHON=$(abspath $(PROXY_PYTHON)) \
+		TEXT_PYTHON=$(abspath $(TEXT_BIN)/python) TEXT_MODEL=$(abspath $(TEXT_MODEL)) \
+		$(BIN)/python -m benchmarks.chat_clients $(BENCH_ARGS)
+
+clients-python:
+	@[ -x "$(CHAT_PYTHON)" ] && [ -x "$(STRANDS_PYTHON)" ] && [ -x "$(PROXY_PYTHON)" ] && [ -d "$(TEXT_MODEL)" ] || { \
+		echo "make clients needs an interpreter for each group of clients and for LiteLLM's proxy, and a language model, two gigabytes:" >&2; \
+		echo "  $(CHAT_PACKAGES)" >&2; \
+		echo "  $(STRANDS_PACKAGES)" >&2; \
+		echo "  python3 -m venv proxy && proxy/bin/pip install 'litellm[proxy]==1.108.0'" >&2; \
+		echo "  hf download HuggingFaceTB/SmolLM2-135M-Instruct --local-dir model" >&2; \
+		echo "  make clients CHAT_PYTHON=chat/bin/python STRANDS_PYTHON=strands/bin/python PROXY_PYTHON=proxy/bin/python TEXT_MODEL=model" >&2; exit 1; }
 
 interop-grpc: grpc-python $(VENV)/installed-test  ## test with grpcio and Triton's client; GRPC_PYTHON is an interpreter that has them
 	GRPC_PYTHON=$(abspath $(GRPC_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/grpc_check.py

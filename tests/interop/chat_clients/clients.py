@@ -16,8 +16,8 @@ server's members, the client's name, ``enough``, and ``most`` and ``stop`` for t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -37,7 +37,7 @@ MOST: Final = 64
 ENDLESS: Final = 4000
 
 #: Ends of an answer, for agents that take one that was cut for an error.
-STOPS: Final = (".", "!")
+STOPS: Final = (".", "!", "?", ",")
 
 #: Seconds for one command.
 ANSWERED: Final = 60.0
@@ -103,7 +103,7 @@ class Driven:
     """A library in its process.
 
     Attributes:
-        version: of the library.
+        version: the library's name and version.
     """
 
     def __init__(self, process: Sdk) -> None:
@@ -154,3 +154,52 @@ class Driven:
             "stop": [] if is_left else STOPS,
         }
         return await self._process.call(command, patience=ANSWERED, at=at, **arguments)
+
+
+class Libraries:
+    """Libraries in their processes, each started when one of its clients is first asked for."""
+
+    def __init__(
+        self,
+        running: AsyncExitStack,
+        pythons: Mapping[str, str],
+        gateway: ServedGateway,
+        directory: Path,
+    ) -> None:
+        self._running = running
+        self._interpreters = {**pythons, "node": "node"}
+        self._gateway = gateway
+        self._directory = directory
+        self._started: dict[str, Driven] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def start(
+        cls, pythons: Mapping[str, str], gateway: ServedGateway, directory: Path
+    ) -> AsyncIterator[Libraries]:
+        """End them all at the end of the block.
+
+        Args:
+            pythons: the interpreter of each environment.
+            gateway: where clients of AWS's find the operations.
+            directory: for files.
+        """
+        async with AsyncExitStack() as running:
+            yield cls(running, pythons, gateway, directory)
+
+    @property
+    def versions(self) -> list[str]:
+        """Names and versions of those that were started."""
+        return [each.version for each in self._started.values()]
+
+    async def of(self, client: Client) -> Driven:
+        """The library of a client."""
+        if client.program not in self._started:
+            starting = Driven.start(
+                client.program,
+                self._interpreters[client.environment],
+                self._gateway,
+                self._directory,
+            )
+            self._started[client.program] = await self._running.enter_async_context(starting)
+        return self._started[client.program]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from typing import Any
+from typing import Any, Literal
 
 import agents
 import openai
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from told import follow
 
 agents.set_tracing_disabled(True)
 
 
 class Weather(BaseModel):
-    city: str
-    degrees: int
+    city: Literal["Oslo", "Bergen"]
+    degrees: int = Field(ge=0, le=99)
 
 
 def agent(at: dict[str, Any], **more: Any) -> agents.Agent:
@@ -28,7 +28,7 @@ def agent(at: dict[str, Any], **more: Any) -> agents.Agent:
 
 class Driver:
     async def version(self) -> str:
-        return importlib.metadata.version("openai-agents")
+        return f"OpenAI Agents SDK {importlib.metadata.version('openai-agents')}"
 
     async def whole(self, at: dict[str, Any], said: str) -> dict[str, Any]:
         answer = await agents.Runner.run(agent(at), said)

@@ -43,7 +43,7 @@ def asked(at: dict[str, Any], *, streamed: bool) -> dict[str, Any]:
 
 class Driver:
     async def version(self) -> str:
-        return importlib.metadata.version("litellm")
+        return f"LiteLLM {importlib.metadata.version('litellm')}"
 
     async def whole(self, at: dict[str, Any], said: str, **options: Any) -> dict[str, Any]:
         members = {**asked(at, streamed=False), "messages": [question(said)], **options}

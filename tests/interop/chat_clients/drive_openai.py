@@ -21,7 +21,7 @@ def asked(at: dict[str, Any]) -> dict[str, Any]:
 
 class Driver:
     async def version(self) -> str:
-        return importlib.metadata.version("openai")
+        return f"openai {importlib.metadata.version('openai')}"
 
     async def whole(self, at: dict[str, Any], said: str, **options: Any) -> dict[str, Any]:
         async with client(at) as own:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.metadata
-from typing import Any
+from typing import Any, Literal
 
 import boto3
 import strands
 from botocore.eventstream import EventStream
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from strands.models.openai import OpenAIModel
 from strands.models.sagemaker import SageMakerAIModel
 from told import follow
@@ -19,8 +19,8 @@ from told import follow
 class Weather(BaseModel):
     """The weather of a city."""
 
-    city: str
-    degrees: int
+    city: Literal["Oslo", "Bergen"]
+    degrees: int = Field(ge=0, le=99)
 
 
 def model(at: dict[str, Any], *, streamed: bool) -> Any:
@@ -57,7 +57,7 @@ def agent(at: dict[str, Any], *tools: Any, streamed: bool = True) -> strands.Age
 
 class Driver:
     async def version(self) -> str:
-        return importlib.metadata.version("strands-agents")
+        return f"Strands Agents {importlib.metadata.version('strands-agents')}"
 
     async def whole(self, at: dict[str, Any], said: str) -> dict[str, Any]:
         answer = await agent(at, streamed=False).invoke_async(said)

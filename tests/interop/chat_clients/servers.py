@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import socket
 import sys
 import time
@@ -83,7 +82,7 @@ async def fleet(
         directory: for files.
         text_python: an interpreter that has the extra ``text``; empty for no endpoint ``text``.
         text_model: the folder of its model.
-        proxy: the command of LiteLLM's proxy; empty for none.
+        proxy: an interpreter that has LiteLLM's proxy; empty for none.
     """
     async with AsyncExitStack() as running:
         engine = await running.enter_async_context(Engine.start())
@@ -176,7 +175,7 @@ async def _in_service(endpoint: str, data: Path) -> None:
 
 
 @asynccontextmanager
-async def _proxy(command: str, engine: str, directory: Path) -> AsyncIterator[str]:
+async def _proxy(python: str, engine: str, directory: Path) -> AsyncIterator[str]:
     """Run LiteLLM's proxy; yield its URL."""
     config = directory / "litellm.yaml"
     config.write_text(_PROXY.format(url=engine, key=PROXY_KEY), "utf-8")
@@ -185,7 +184,7 @@ async def _proxy(command: str, engine: str, directory: Path) -> AsyncIterator[st
     log = directory / "litellm.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            *shlex.split(command),
+            str(Path(python).with_name("litellm")),
             *("--config", str(config), "--host", "127.0.0.1", "--port", str(port)),
             stdout=output,
             stderr=output,

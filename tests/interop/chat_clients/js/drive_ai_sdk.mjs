@@ -21,7 +21,7 @@ const usage = (counted) => [counted.inputTokens, counted.outputTokens];
 const driver = {
   async version() {
     const found = new URL("./node_modules/ai/package.json", import.meta.url);
-    return JSON.parse(await readFile(found)).version;
+    return `Vercel AI SDK ${JSON.parse(await readFile(found)).version}`;
   },
 
   async whole({ at, said }) {

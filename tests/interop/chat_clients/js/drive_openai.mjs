@@ -12,7 +12,7 @@ const usage = (counted) => counted ? [counted.prompt_tokens, counted.completion_
 const driver = {
   async version() {
     const found = new URL("./node_modules/openai/package.json", import.meta.url);
-    return JSON.parse(await readFile(found)).version;
+    return `openai for JavaScript ${JSON.parse(await readFile(found)).version}`;
   },
 
   async whole({ at, said, ...options }) {
