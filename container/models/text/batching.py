@@ -9,7 +9,9 @@ from typing import Any
 
 from transformers import GenerationConfig
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
+from transformers.generation.continuous_batching.cache import PagedAttentionCache
 from transformers.generation.continuous_batching.continuous_api import OutputRouter
+from transformers.generation.continuous_batching.model_runner import infer_max_single_request_tokens
 from transformers.generation.continuous_batching.requests import (
     GenerationOutput,
     RequestState,
@@ -19,6 +21,7 @@ from transformers.generation.continuous_batching.scheduler import SCHEDULER_MAPP
 
 from partway.container.models.text.loading import Loaded
 from partway.container.models.text.settings import CPU_CACHE_BYTES, Sample, TextSettings
+from partway.container.models.text.token_sampler import TokenSampler, arguments
 from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.text")
@@ -28,12 +31,12 @@ _CPU_PAGE_TOKENS = 32
 _CPU_BATCH_TOKENS = 256
 _LEAST_PAGES = 4
 
-#: Per-request sampling needs an engine whose defaults are not 1.0, although each request sets its
-#: own values.
-_SAMPLES = {"do_sample": True, "temperature": 0.5, "top_p": 0.5, "top_k": 0}
+#: Share of a GPU's free memory for the cache; the rest is for temporary tensors, such as the
+#: sampler's. transformers takes the same share where logits are processed.
+_CACHE_SHARE = 0.8
 
-#: A smaller temperature counts as 0: logits of 1e4 divided by this one are still finite.
-_LEAST_TEMPERATURE = 1e-4
+#: Blocks kept for reuse are given up while a smaller share of the cache is free.
+_FREE_SHARE = 0.15
 
 #: Seconds for the engine's thread to finish its step.
 _STOP_TIMEOUT = 10.0
@@ -66,18 +69,38 @@ class _Router(OutputRouter):  # type: ignore[misc]  # transformers has no types
 
 
 class _Scheduler(FIFOScheduler):  # type: ignore[misc]  # transformers has no types
-    """Counts a cancelled request as finished.
+    """Relies on admission: the cache has room for all that its requests may still need.
 
-    After it has postponed a request for lack of room, the engine admits none until one finishes. If
-    all running requests were cancelled, the waiting ones would wait forever. With asynchronous
-    batching, the current step would also look for the freed blocks of the request, and fail.
+    Requests that generate come first, and each gets a token with every step. The rest of a step is
+    for prompts, the oldest first; a long one is computed in pieces.
     """
 
+    def __init__(self, cache: PagedAttentionCache, **arguments: Any) -> None:
+        steps = 2 * cache.max_batch_tokens / cache.max_tokens_read  # of prompts must find room
+        arguments["safety_margin"] = min(1.0, max(_FREE_SHARE, steps))
+        super().__init__(cache, **arguments)
+        self._shortest_first = False
+
+    def _try_to_meet_safety_margin(self) -> bool:
+        """Give up blocks kept for reuse if few are free; no request is held back."""
+        super()._try_to_meet_safety_margin()
+        return True
+
+    def _process_candidates(self, candidates: list[RequestState], *rest: Any) -> Any:
+        """In every second step, take the shortest prompts first: none is held up by a long one."""
+        self._shortest_first = not self._shortest_first
+        if self._shortest_first:  # requests that generate have nothing left of their prompts
+            candidates.sort(key=lambda state: len(state.remaining_prefill_tokens))
+        return super()._process_candidates(candidates, *rest)
+
     def clear_cancelled_requests(self) -> list[RequestState]:
+        """Count a cancelled request as finished.
+
+        With asynchronous batching, the current step would otherwise look for its freed blocks.
+        """
         cancelled: list[RequestState] = super().clear_cancelled_requests()
         for state in cancelled:
             state.status = RequestStatus.FINISHED
-            self.block_new_requests = False
         return cancelled
 
 
@@ -90,7 +113,16 @@ class Batching:
     Args:
         settings: the sizes of the cache and of a step.
         deliver: called on the engine's thread with the results of a step.
+
+    Attributes:
+        sectors: size of the cache, in the units in which it gives room to requests.
+        longest: most tokens of one request, prompt and reply, in the whole cache.
+        slots: most requests of a step; one more would wait for its token.
     """
+
+    sectors: int
+    longest: int
+    slots: int
 
     def __init__(
         self,
@@ -98,14 +130,14 @@ class Batching:
         settings: TextSettings,
         deliver: Callable[[list[GenerationOutput]], None],
     ) -> None:
-        self._on_gpu = loaded.model.device.type == "cuda"
-        self._config = _config(loaded, settings)
         self._manager = loaded.model.init_continuous_batching(
+            # Each step takes the likeliest tokens, after the sampler has drawn the others.
             generation_config=GenerationConfig(
-                eos_token_id=sorted(loaded.ends) or None, max_new_tokens=1, **_SAMPLES
+                eos_token_id=sorted(loaded.ends) or None, max_new_tokens=1, do_sample=False
             ),
-            continuous_batching_config=self._config,
+            continuous_batching_config=_config(loaded, settings),
         )
+        self._manager.logit_processor = TokenSampler()
         self._router = self._manager.output_router = _Router(deliver)
 
     def start(self) -> None:
@@ -113,8 +145,11 @@ class Batching:
         manager = self._manager
         # The thread would do this first, but could not report a lack of memory.
         manager.batch_processor = manager._create_batch_processor()  # noqa: SLF001
-        if self._on_gpu:  # there it captures the graphs; on a CPU it is no use
-            manager.warmup()
+        manager.warmup()  # no effect without graphs
+        cache = manager.batch_processor.cache
+        self.sectors = int(cache.num_sectors)
+        self.longest = int(infer_max_single_request_tokens(cache))
+        self.slots = int(manager.continuous_batching_config.max_requests_per_batch)
         manager.start()
 
     def stop(self) -> None:
@@ -144,10 +179,15 @@ class Batching:
         return error or self._router.failure
 
     @property
-    def cache_tokens(self) -> int:
-        """Number of tokens whose keys and values fit into the cache, for all requests together."""
-        cache = self._manager.batch_processor.cache
-        return int(cache.num_blocks * self._manager.continuous_batching_config.page_size)
+    def steps(self) -> int:
+        """Number of steps so far, also those that computed pieces of prompts alone."""
+        return int(getattr(self._manager, "current_batch", 0))
+
+    def sectors_for(self, tokens: int) -> int:
+        """Return the number of sectors that a request of so many tokens needs, at most."""
+        kinds = self._manager.batch_processor.cache.cache_allocators.values()
+        blocks = ((kind.needs_new_blocks("", 0, tokens), kind.blocks_per_sector) for kind in kinds)
+        return sum(-(-number // size) for number, size in blocks)
 
     def held_blocks(self) -> int:
         """Blocks of the cache that requests hold, without the blocks kept for reuse."""
@@ -174,7 +214,7 @@ class Batching:
             request_id=name,
             max_new_tokens=most,
             streaming=True,
-            **_arguments(sample),
+            **arguments(sample),
         )
         return accepted is not None
 
@@ -183,30 +223,21 @@ class Batching:
         self._manager.cancel_request(name)
 
 
-def _arguments(sample: Sample) -> dict[str, float]:
-    # The logits are divided by the temperature, and an overflow would fail the whole step. A top_p
-    # of 0 leaves only the likeliest token.
-    if sample.temperature < _LEAST_TEMPERATURE:
-        return {"temperature": 1.0, "top_p": 0.0}
-    return {"temperature": float(sample.temperature), "top_p": float(sample.top_p)}
-
-
 def _config(loaded: Loaded, settings: TextSettings) -> ContinuousBatchingConfig:
     model = loaded.model
+    on_gpu = model.device.type == "cuda"
     config = ContinuousBatchingConfig(
-        per_request_processors=True,
         scheduler_type="partway",
         max_batch_tokens=settings.batch_tokens or None,
+        max_memory_percent=_CACHE_SHARE,
+        return_logprobs=True,  # NaN shows in them
         auto_switch_to_flash=False,  # it may fetch code from a hub; loading has chosen
     )
-    if model.device.type == "cuda":
-        config.use_cuda_graph = True
-        config.use_async_batching = True
-    else:
+    if not on_gpu:
         # By default it takes more than half of the machine's memory.
         config.page_size = _CPU_PAGE_TOKENS
         config.max_batch_tokens = settings.batch_tokens or _CPU_BATCH_TOKENS
-    cache_bytes = settings.cache_bytes or (0 if model.device.type == "cuda" else CPU_CACHE_BYTES)
+    cache_bytes = settings.cache_bytes or (0 if on_gpu else CPU_CACHE_BYTES)
     if cache_bytes:
         pages = cache_bytes // (config.page_size * token_bytes(model))
         needed = settings.generations * -(-loaded.context // config.page_size)

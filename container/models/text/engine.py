@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
-import torch
 from transformers.generation.continuous_batching.requests import GenerationOutput
 
 from partway.container.errors import Busy, ModelError
+from partway.container.models.text.admission import Admission
 from partway.container.models.text.batching import Batching
 from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.loading import Loaded, is_out_of_memory
@@ -27,29 +27,27 @@ _log = logging.getLogger("partway.container.text")
 #: Seconds between two checks of the engine while a caller waits: its thread may end silently.
 WATCH_INTERVAL = 1.0
 
-#: A reply that gets no token for this long is given up.
+#: All replies are given up when the engine has computed no step for this long.
 STALL_TIMEOUT = 60.0
 
-#: While replies wait: seconds without a token after which /ping answers 503.
+#: While replies are computed: seconds without a step after which /ping answers 503.
 HUNG_AFTER = 30.0
 
 #: The engine is given up after this many starts without a single computed token.
 MAX_STARTS = 3
 
-#: Logits far enough apart for any sampling, in every precision.
-_HIGH, _LOW = 1e4, -1e4
-
 
 class Engine:
     """Concurrent replies from one model.
 
-    A step computes the next token of all replies together. So an error of one reply fails all, and
+    A reply waits, first come, first served, until the cache has room for its greatest length. A
+    step computes the next token of all replies together. So an error of one reply fails all, and
     ends the engine's thread; NaN may spread to other replies. The engine is then restarted, and
     must compute a test token. After that each reply computes a token by itself. A reply that fails
     alone is at fault; the others only see a pause.
 
     Args:
-        loaded: the model; it gets a hook, and no other engine may use it.
+        loaded: the model; no other engine may use it.
         settings: the number of concurrent replies, and the sizes.
     """
 
@@ -57,15 +55,11 @@ class Engine:
         self._loaded = loaded
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._broken = _mark_broken(loaded.model, loaded.tokenizer, loaded.ends)
-        if self._broken is None:
-            _log.warning(
-                "the vocabulary has no unused token: NaN in the model's output cannot be detected"
-            )
         self._renewing = threading.Lock()
         self._batching = self._new_batching()
+        self._admission = self._new_admission()
         self._names = itertools.count()
-        #: All replies under way, the oldest first, each with the name of its engine request.
+        #: All replies, the oldest first, each with the name of its engine request; None waits.
         self._live: dict[Generation, str | None] = {}
         #: The engine's requests: the reply of each, and the number of the reply's tokens in its
         #: prompt.
@@ -73,26 +67,33 @@ class Engine:
         self._recovering: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._stepped = asyncio.Event()
+        self._steps = 0
         self._stepped_at = time.monotonic()
         self._failed_by = ""
         self._spoiled = False  # the cache holds NaN, or the thread has ended
         self._dead: str | None = None
         #: Most tokens of a prompt and its reply together.
-        self.context = min(loaded.context, self._batching.cache_tokens)
+        self.context = min(loaded.context, self._batching.longest)
 
     # --- For the model ---------------------------------------------------------------------------
 
     @property
     def trouble(self) -> str | None:
         """Why the engine cannot serve; None if it can, or soon will. Any thread may read it."""
-        idle = time.monotonic() - self._stepped_at
+        idle = self._idle()
         if self._dead is None and self._requests and idle > HUNG_AFTER:
-            return f"the language model has computed no token for {idle:.0f} s"
+            return f"the language model has computed nothing for {idle:.0f} s"
         return self._dead
 
     @property
     def running(self) -> int:
-        return len(self._live)
+        """Number of replies that are being computed."""
+        return len(self._admission.admitted)
+
+    @property
+    def waiting(self) -> int:
+        """Number of replies that wait for room in the cache."""
+        return len(self._live) - self.running
 
     def held_blocks(self) -> int:
         return self._batching.held_blocks()
@@ -116,22 +117,42 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         generation = Generation(self.forget, prompt, min(most, self.context - len(prompt)), sample)
         self._live[generation] = None
-        if self._recovering is None:
-            self._submit(generation, generation.most)
+        if self._recovering is None:  # otherwise recovery lets all wait, in their order
+            self._wait(generation)
+            self._admit()
         self._watch()
         return generation
 
     def forget(self, generation: Generation) -> None:
-        """Stop computing a reply."""
+        """Stop computing a reply, or waiting for its turn."""
         name = self._live.pop(generation, None)
         if name is not None and self._requests.pop(name, None) is not None:
             self._batching.cancel(name)
+        self._admission.leave(generation)
+        self._admit()
 
     def close(self) -> None:
         """End the thread after the current step; the call blocks. Any thread may call it."""
         with self._renewing:
             self._dead = self._dead or "the language model is being unloaded"
             self._batching.stop()
+
+    # --- Admission -------------------------------------------------------------------------------
+
+    def _new_admission(self) -> Admission[Generation]:
+        return Admission(self._batching.sectors, self._batching.slots)
+
+    def _wait(self, generation: Generation) -> None:
+        longest = len(generation.prompt) + generation.most
+        self._admission.wait(generation, self._batching.sectors_for(longest))
+
+    def _admit(self) -> None:
+        """Submit the replies that have waited longest, as far as the cache has room."""
+        while self._recovering is None and self._dead is None:
+            generation = self._admission.next()
+            if generation is None:
+                return
+            self._submit(generation, generation.most - len(generation.tokens))
 
     # --- What steps bring ------------------------------------------------------------------------
 
@@ -156,7 +177,7 @@ class Engine:
                 self._on_failure()
             return
         new = output.generated_tokens[len(generation.tokens) - held :]
-        if self._broken is not None and self._broken in new:
+        if any(map(math.isnan, output.logprobs[len(output.logprobs) - len(new) :])):
             # With masked attention, a NaN spreads to other replies and their cache.
             if len(self._requests) == 1:
                 self._fail(generation, ModelError("the model's output is not a number (NaN)"))
@@ -201,12 +222,21 @@ class Engine:
             return
         if not self._batching.running:
             self._on_failure()
-        now = time.monotonic()
-        for generation in list(self._live):
-            if now - generation.moved_at > STALL_TIMEOUT:
-                reason = f"no token came for {STALL_TIMEOUT:g} s"
+        if self._idle() > STALL_TIMEOUT:
+            reason = f"the language model computed nothing for {STALL_TIMEOUT:g} s"
+            for generation in reversed(list(self._live)):  # those that wait first: none is admitted
                 self._fail(generation, ModelError(reason, status=504))
         self._watch()
+
+    def _idle(self) -> float:
+        """Seconds since the engine was seen to take a step; any thread may call it.
+
+        A piece of a prompt counts as well as a token.
+        """
+        steps = self._batching.steps
+        if steps != self._steps:
+            self._steps, self._stepped_at = steps, time.monotonic()
+        return time.monotonic() - self._stepped_at
 
     def _on_failure(self) -> None:
         if self._recovering is None and self._dead is None:
@@ -215,7 +245,7 @@ class Engine:
     async def _recover(self) -> None:
         """Restart, find the replies at fault, and continue with the others."""
         try:
-            suspects = list(self._live)
+            suspects = self._admission.admitted
             await self._restart()
             await self._prove()
             for generation in suspects:
@@ -223,11 +253,13 @@ class Engine:
                     await self._try_alone(generation)
         finally:
             self._recovering = None
+        self._admission = self._new_admission()
         for generation in list(self._live):
             if self._dead is not None:
                 self._fail(generation, ModelError(self._dead, status=503))
-            elif self._recovering is None:  # otherwise recovery starts over
-                self._submit(generation, generation.most - len(generation.tokens))
+            else:
+                self._wait(generation)
+        self._admit()
 
     async def _prove(self) -> None:
         """Check that the engine computes without any reply; otherwise give it up."""
@@ -288,41 +320,6 @@ class Engine:
         batching = Batching(self._loaded, self._settings, self._from_thread)
         batching.start()
         return batching
-
-
-def _mark_broken(model: Any, tokenizer: Any, ends: frozenset[int]) -> int | None:
-    """Reserve a token for broken logits: a row with NaN then always yields this token.
-
-    Sampling from a row with NaN fails the whole batch, and on a GPU it destroys the device's
-    context. Taking the largest logit of such a row would give an ordinary token. The model's output
-    layer gets a hook that replaces the row; the hook is also part of CUDA graphs.
-
-    Returns:
-        The reserved token, which rows without NaN never yield. None if the vocabulary has no token
-        to spare; the model is then unchanged.
-    """
-    layer = model.get_output_embeddings()
-    if layer is None:
-        return None
-    token = _spare(tokenizer, int(layer.weight.shape[0]), ends)
-    if token is not None:
-        layer.register_forward_hook(lambda *call: _marked(call[-1], token))
-    return token
-
-
-def _marked(logits: torch.Tensor, token: int) -> torch.Tensor:
-    total = logits.sum(dim=-1, keepdim=True, dtype=torch.float32)  # the sum with a NaN is NaN
-    broken = total.isnan() | (total == torch.inf)
-    logits = logits.masked_fill(broken, _LOW)
-    logits[..., token] = torch.where(broken[..., 0], _HIGH, -torch.inf).to(logits.dtype)
-    return logits
-
-
-def _spare(tokenizer: Any, size: int, ends: frozenset[int]) -> int | None:
-    """Return a token that no reply needs: padding, or one unknown to the tokenizer."""
-    if tokenizer.pad_token_id is not None and tokenizer.pad_token_id not in ends:
-        return int(tokenizer.pad_token_id)
-    return len(tokenizer) if len(tokenizer) < size else None
 
 
 def _failure(error: BaseException | str | None) -> ModelError:

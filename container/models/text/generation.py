@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Literal, Self
@@ -47,8 +46,6 @@ class Generation(AsyncIterator[list[int]]):
         self._taken = 0
         self._error: ModelError | None = None
         self._waiter: asyncio.Future[None] | None = None
-        #: Time of the last token, or of the beginning; ``time.monotonic()``.
-        self.moved_at = time.monotonic()
 
     @property
     def over(self) -> bool:
@@ -96,7 +93,6 @@ class Generation(AsyncIterator[list[int]]):
     def extend(self, tokens: Sequence[int], finish: Finish | None) -> None:
         self.tokens += tokens
         self.finish = finish
-        self.moved_at = time.monotonic()
         self._wake()
 
     def fail(self, error: ModelError) -> None:

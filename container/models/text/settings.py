@@ -19,9 +19,11 @@ class TextSettings:
         device: ``auto`` (a GPU if there is one), or torch's name: ``cpu``, ``cuda:1``.
         context: most tokens of a prompt and its reply together; 0 for the model's limit.
         max_new_tokens: most tokens of a reply, unless its request sets a limit.
-        generations: most replies under way; above it a client gets Close 1013, or 503.
+        generations: most replies, those that wait included; above it a client gets Close 1013, or
+            503.
         queued: most requests of one stream that wait for their turn.
-        batch_tokens: most tokens of one step, prompts included; 0 lets the engine choose, on a GPU.
+        batch_tokens: most tokens of one step, prompts included, and most replies that it computes;
+            0 lets the engine choose, on a GPU.
         cache_bytes: size of the cache of keys and values; 0 for most of a GPU's free memory, and 1
             GiB on a CPU.
         threads: number of CPU threads, for a model on the CPU; 0 lets torch choose.

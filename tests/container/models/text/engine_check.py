@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from partway.container.models.text.model import Text
 from partway.container.models.text.settings import Sample, TextSettings
 from partway.container.testing import Served, serving
 from tests.container.models.text.conftest import SETTINGS
-from tests.container.models.text.tiny import make_chain
+from tests.container.models.text.tiny import make_chain, make_noise
 
 STREAMS = 64
 LENGTH = 24
@@ -47,9 +48,41 @@ async def test_each_of_many_says_what_it_says_alone(serve, noise: Path) -> None:
     await until(lambda: not model.engine.held_blocks())
 
 
+@pytest.mark.parametrize("window", [0, 24])
+async def test_pieces_of_prompts_beside_replies_change_nothing(
+    window: int, serve, tmp_path: Path
+) -> None:
+    """Prompts that take several steps come while others generate."""
+    settings = replace(SETTINGS, batch_tokens=40)
+    model, _ = await serve(make_noise(tmp_path / "model", window=window), settings)
+    engine = model.engine
+    prompts = [[(7 * at + number) % 256 for at in range(9 * number + 1)] for number in range(16)]
+
+    async def tokens(prompt: list[int]) -> list[int]:
+        async with engine.generate(prompt, LENGTH, GREEDY) as generation:
+            async for _ in generation:
+                pass
+            return generation.tokens
+
+    alone = [await tokens(prompt) for prompt in prompts]
+    together = await asyncio.gather(*map(tokens, reversed(prompts)))
+    assert together[::-1] == alone
+
+
+async def test_a_short_prompt_does_not_wait_for_a_long_one(serve, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, batch_tokens=4)
+    model, _ = await serve(make_chain(tmp_path / "model", "abcdef"), settings)
+    engine = model.engine
+    async with engine.generate([1] * 400, 1, GREEDY) as long:
+        await until(lambda: engine._batching.steps)
+        async with engine.generate([2], 1, GREEDY) as short:
+            assert await anext(short)
+        assert not long.tokens
+
+
 async def test_half_of_the_clients_are_killed(serve, noise: Path) -> None:
     """Their blocks come back at once, and the rest say what they would have said."""
-    model, served = await serve(noise)
+    model, served = await serve(noise, replace(SETTINGS, cache_bytes=16 << 20))  # room for all
     length = 300
     alone = []
     for number in range(0, STREAMS, 8):

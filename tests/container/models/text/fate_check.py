@@ -26,23 +26,71 @@ async def length_of(generation: Generation) -> int:
     return len(generation.tokens)
 
 
-async def test_those_that_run_leave_while_one_waits_for_room(serve, tmp_path: Path) -> None:
-    """The engine lets none in while the cache is full, and none of those that ran will finish."""
+async def test_replies_beyond_the_cache_wait_for_their_turn(serve, tmp_path: Path) -> None:
+    """None that has begun gives way, the first comes first, and a waiting one can leave."""
     settings = TextSettings(threads=1, cache_bytes=1)
     model, _ = await serve(make_chain(tmp_path / "model", "abcdef"), settings)
     engine = model.engine
     prompt = model.tokenizer("f")["input_ids"]
-    replies = [engine.generate([*prompt, each], engine.context, GREEDY) for each in range(3)]
-    scheduler = engine._batching._manager.batch_processor.scheduler
-    await until(lambda: scheduler.block_new_requests)
-    running = set(scheduler.active_requests)
-    for name, (generation, _) in list(engine._requests.items()):
-        if name in running:
-            generation.cancel()
-    async with asyncio.timeout(10):
-        assert await length_of(engine.generate(prompt, 5, GREEDY)) == 5
+    most = engine.context // 2 - len(prompt)  # two fit
+    replies = [engine.generate(prompt, most, GREEDY) for _ in range(6)]
+    assert (engine.running, engine.waiting) == (2, 4)
+    replies[3].cancel()
+    assert (engine.running, engine.waiting) == (2, 3)
+    ended: list[int] = []
+
+    async def follow(number: int) -> int:
+        length = await length_of(replies[number])
+        ended.append(number)
+        return length
+
+    async with asyncio.timeout(20):
+        lengths = await asyncio.gather(*(follow(number) for number in (0, 1, 2, 4, 5)))
+    assert set(lengths) == {most}
+    assert sorted(ended[:2]) == [0, 1]
+    assert sorted(ended[2:4]) == [2, 4]
+    assert (engine.running, engine.waiting) == (0, 0)
+
+
+async def test_a_large_reply_is_not_overtaken_by_small_ones(serve, tmp_path: Path) -> None:
+    settings = TextSettings(threads=1, cache_bytes=1)
+    model, _ = await serve(make_chain(tmp_path / "model", "abcdef"), settings)
+    engine = model.engine
+    prompt = model.tokenizer("f")["input_ids"]
+    small = engine.context // 2 - len(prompt)
+    begun = engine.generate(prompt, small, GREEDY)
+    large = engine.generate(prompt, engine.context - len(prompt), GREEDY)
+    behind = engine.generate(prompt, 1, GREEDY)
+    assert (engine.running, engine.waiting) == (1, 2)
+    async with asyncio.timeout(20):
+        await anext(behind)
+        assert large.over
+        assert begun.over
+
+
+async def test_waiting_is_no_stall(serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps count, whosever they are; also those that compute a piece of a prompt alone."""
+    settings = TextSettings(threads=1, cache_bytes=1, batch_tokens=4)
+    model, _ = await serve(make_chain(tmp_path / "model", "abcdef"), settings)
+    engine = model.engine
+    step = engine._batching._manager.batch_processor._generation_step
+    monkeypatch.setattr(engines, "STALL_TIMEOUT", 0.6)
+    monkeypatch.setattr(engines, "HUNG_AFTER", 0.6)
+    monkeypatch.setattr(engines, "WATCH_INTERVAL", 0.02)
+
+    def slow(network: object) -> None:
+        threading.Event().wait(0.04)
+        step(network)
+
+    engine._batching._manager.batch_processor._generation_step = slow
+    size = engine.context - 2  # each prompt takes longer than STALL_TIMEOUT
+    replies = [engine.generate([token] * size, 1, GREEDY) for token in range(2)]
+    async with asyncio.timeout(30):
         for reply in replies:
-            assert reply.finish == "cancelled" or await length_of(reply)
+            while not reply.over:
+                assert engine.trouble is None
+                await asyncio.sleep(0.01)
+            assert await length_of(reply) == 1
 
 
 async def test_one_leaves_while_the_step_that_fills_its_block_is_under_way(
@@ -130,7 +178,7 @@ async def test_newcomers_do_not_hide_that_the_engine_hangs(
             while model.engine.trouble is None:
                 replies.append(model.engine.generate(prompt, 1, GREEDY))
                 await asyncio.sleep(0.05)  # newcomers, oftener than it takes to notice
-        assert "has computed no token" in model.engine.trouble
+        assert "has computed nothing" in model.engine.trouble
     finally:
         goes_on.set()
         for reply in replies:

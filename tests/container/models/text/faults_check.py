@@ -325,7 +325,7 @@ async def test_a_reply_that_gets_nothing(
     with monkeypatch.context() as lost:
         lost.setattr(model.engine._batching, "submit", lambda *_: True)
         answer = await served.invoke("x", "text/plain")
-    assert (answer.status, answer.body) == (504, b"no token came for 0.1 s\n")
+    assert (answer.status, answer.body) == (504, b"the language model computed nothing for 0.1 s\n")
     assert not model.engine.running
     monkeypatch.undo()
     assert (await served.invoke("x", "text/plain")).status == 200

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 END, USER, ASSISTANT, SYSTEM, PAD = "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|pad|>"
 CHAT = (
@@ -21,6 +28,8 @@ _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 def tokenizer(merged: Sequence[str] = (), *, chat: bool = True) -> PreTrainedTokenizerFast:
     """One token for each byte, for each special word, and for some pairs of bytes.
 
+    No token is to spare: padding has the end's, as in many a model.
+
     Args:
         merged: pairs, in byte level's alphabet.
         chat: whether it has a chat template.
@@ -32,7 +41,7 @@ def tokenizer(merged: Sequence[str] = (), *, chat: bool = True) -> PreTrainedTok
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens([END, USER, ASSISTANT, SYSTEM, PAD])
-    fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END, pad_token=PAD)
+    fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END, pad_token=END)
     if chat:
         fast.chat_template = CHAT
     return fast
@@ -54,11 +63,19 @@ def config(fast: PreTrainedTokenizerFast, hidden: int) -> LlamaConfig:
     )
 
 
-def make_noise(folder: Path, *, seed: int = 0, chat: bool = True) -> Path:
-    """A model of random weights: every byte may follow every other, most of them are no UTF-8."""
+def make_noise(folder: Path, *, seed: int = 0, chat: bool = True, window: int = 0) -> Path:
+    """A model of random weights: every byte may follow every other, most of them are no UTF-8.
+
+    Args:
+        window: tokens that a layer looks back on; 0 for all.
+    """
     fast = tokenizer(chat=chat)
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(config(fast, 64))
+    shape = config(fast, 64)
+    model: LlamaForCausalLM | MistralForCausalLM = LlamaForCausalLM(shape)
+    if window:
+        sliding = {**shape.to_dict(), "model_type": "mistral", "sliding_window": window}
+        model = MistralForCausalLM(MistralConfig.from_dict(sliding))
     with torch.no_grad():
         model.lm_head.weight[fast.eos_token_id] = 0
         model.lm_head.weight.mul_(3)  # so that rounding decides nothing
@@ -90,7 +107,7 @@ def make_chain(folder: Path, text: str, merged: Sequence[str] = ()) -> Path:
     return save(model, fast, folder)
 
 
-def save(model: LlamaForCausalLM, fast: PreTrainedTokenizerFast, folder: Path) -> Path:
+def save(model: PreTrainedModel, fast: PreTrainedTokenizerFast, folder: Path) -> Path:
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
