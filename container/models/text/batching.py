@@ -19,6 +19,7 @@ from transformers.generation.continuous_batching.requests import (
 )
 from transformers.generation.continuous_batching.scheduler import SCHEDULER_MAPPING, FIFOScheduler
 
+from partway.container.models.text.attention import use_all_keys, use_own_keys
 from partway.container.models.text.loading import Loaded
 from partway.container.models.text.settings import CPU_CACHE_BYTES, Sample, TextSettings
 from partway.container.models.text.token_sampler import TokenSampler, arguments
@@ -130,7 +131,9 @@ class Batching:
         settings: TextSettings,
         deliver: Callable[[list[GenerationOutput]], None],
     ) -> None:
-        self._manager = loaded.model.init_continuous_batching(
+        self._model = loaded.model
+        use_all_keys(self._model)
+        self._manager = self._model.init_continuous_batching(
             # Each step takes the likeliest tokens, after the sampler has drawn the others.
             generation_config=GenerationConfig(
                 eos_token_id=sorted(loaded.ends) or None, max_new_tokens=1, do_sample=False
@@ -145,6 +148,7 @@ class Batching:
         manager = self._manager
         # The thread would do this first, but could not report a lack of memory.
         manager.batch_processor = manager._create_batch_processor()  # noqa: SLF001
+        use_own_keys(self._model)
         manager.warmup()  # no effect without graphs
         cache = manager.batch_processor.cache
         self.sectors = int(cache.num_sectors)
