@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 _T = TypeVar("_T")
 
 
-class Admission(Generic[_T]):
+class ReplyAdmission(Generic[_T]):
     """Keeps room in the cache for each admitted reply, up to its greatest length.
 
     So a reply that has begun always finds the room that it still needs. A reply waits until there

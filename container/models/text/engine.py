@@ -10,14 +10,16 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Literal
 
 from transformers.generation.continuous_batching.requests import GenerationOutput
 
 from partway.container.errors import Busy, ModelError
-from partway.container.models.text.admission import Admission
+from partway.container.models.text.admission import ReplyAdmission
 from partway.container.models.text.batching import Batching
-from partway.container.models.text.generation import Finish, Generation
+from partway.container.models.text.generation import Generation
 from partway.container.models.text.loading import Loaded, is_out_of_memory
+from partway.container.models.text.metrics import EngineMetrics
 from partway.container.models.text.settings import Sample, TextSettings
 from partway.container.threads import in_thread, post
 from partway.log_lines import LogLine
@@ -49,15 +51,17 @@ class Engine:
     Args:
         loaded: the model; no other engine may use it.
         settings: the number of concurrent replies, and the sizes.
+        name: the model's name in metrics.
     """
 
-    def __init__(self, loaded: Loaded, settings: TextSettings) -> None:
+    def __init__(self, loaded: Loaded, settings: TextSettings, name: str) -> None:
         self._loaded = loaded
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._renewing = threading.Lock()
         self._batching = self._new_batching()
         self._admission = self._new_admission()
+        self._metrics = EngineMetrics(name)
         self._names = itertools.count()
         #: All replies, the oldest first, each with the name of its engine request; None waits.
         self._live: dict[Generation, str | None] = {}
@@ -95,6 +99,10 @@ class Engine:
         """Number of replies that wait for room in the cache."""
         return len(self._live) - self.running
 
+    def metrics_page(self) -> bytes:
+        """Return the metrics in Prometheus's text format."""
+        return self._metrics.page(self.running, self.waiting, self._admission.usage)
+
     def held_blocks(self) -> int:
         return self._batching.held_blocks()
 
@@ -117,6 +125,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         generation = Generation(self.forget, prompt, min(most, self.context - len(prompt)), sample)
         self._live[generation] = None
+        self._metrics.began(generation)
         if self._recovering is None:  # otherwise recovery lets all wait, in their order
             self._wait(generation)
             self._admit()
@@ -128,6 +137,9 @@ class Engine:
         name = self._live.pop(generation, None)
         if name is not None and self._requests.pop(name, None) is not None:
             self._batching.cancel(name)
+        if generation.finish is not None:
+            stopped = generation.finish == "stop"
+            self._metrics.ended(generation, "stop" if stopped else "abort")
         self._admission.leave(generation)
         self._admit()
 
@@ -139,8 +151,8 @@ class Engine:
 
     # --- Admission -------------------------------------------------------------------------------
 
-    def _new_admission(self) -> Admission[Generation]:
-        return Admission(self._batching.sectors, self._batching.slots)
+    def _new_admission(self) -> ReplyAdmission[Generation]:
+        return ReplyAdmission(self._batching.sectors, self._batching.slots)
 
     def _wait(self, generation: Generation) -> None:
         longest = len(generation.prompt) + generation.most
@@ -184,18 +196,21 @@ class Engine:
             self._spoiled = True
             self._on_failure()
             return
-        finish: Finish | None = None
+        finish: Literal["stop", "length"] | None = None
         if new and new[-1] in self._loaded.ends:
             new, finish = new[:-1], "stop"
         elif len(generation.tokens) + len(new) >= generation.most:
             finish = "length"
         if output.is_finished():
             del self._requests[output.request_id]
+        self._metrics.advanced(generation, len(new))
         if finish is not None:
+            self._metrics.ended(generation, finish)
             self.forget(generation)
         generation.extend(new, finish)
 
     def _fail(self, generation: Generation, error: ModelError) -> None:
+        self._metrics.ended(generation, "error")
         self.forget(generation)
         generation.fail(error)
 

@@ -51,10 +51,14 @@ class Generation(AsyncIterator[list[int]]):
     def over(self) -> bool:
         return self.finish is not None or self._error is not None
 
-    def cancel(self) -> None:
-        """Cancel the reply: the iteration ends, and its cache is freed by the next step."""
+    def cancel(self, finish: Finish = "cancelled") -> None:
+        """End the reply; its cache is freed by the next step.
+
+        Args:
+            finish: the reason; ``cancelled`` also ends the iteration at once.
+        """
         if not self.over:
-            self.finish = "cancelled"
+            self.finish = finish
             self._forget(self)
             self._wake()
 

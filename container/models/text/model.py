@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
 from partway.container.errors import ModelError
 from partway.container.model import Model, Reply, Request, request_route
 from partway.container.models.text.chat_completions import (
@@ -107,9 +109,9 @@ class Text(Model):
             ) from error
         settings = self._settings = self._given or TextSettings.from_environment(os.environ)
         loaded = self._loaded = load(model_dir, settings)
-        self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings))
+        name = self._name = model_dir.name
+        self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings, name))
         self._prompts = Prompts(loaded.tokenizer, self._engine.context)
-        self._name = model_dir.name
         self._loaded_at = int(time.time())
 
     def unload(self) -> None:
@@ -158,6 +160,11 @@ class Text(Model):
         model = {"id": self._name, "object": "model", "created": self._loaded_at}
         listed = {"object": "list", "data": [{**model, "owned_by": "partway"}]}
         return Reply(json_of(listed), JSON)
+
+    @request_route("metrics", method="GET")
+    async def metrics(self, request: Request) -> Reply:
+        """Return the engine's metrics for Prometheus."""
+        return Reply(self.engine.metrics_page(), CONTENT_TYPE_LATEST)
 
     async def begin(self, conversation: Conversation, sampling: Sampling) -> TextReply:
         """Begin the next reply of a conversation; the caller must call its ``close()``.

@@ -70,7 +70,7 @@ class TextReply:
                 piece += self._stops.add(self._detokenizer.flush())
         if self._stops.stopped:
             self.finish = "stop"
-            generation.cancel()
+            generation.cancel("stop")
         elif self.finish is not None:
             piece += self._stops.flush()
         return piece

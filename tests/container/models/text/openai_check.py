@@ -106,3 +106,19 @@ async def test_it_conforms(url: str) -> None:
     *others, paths = report.results
     assert {each.verdict for each in others} == {Verdict.PASS}
     assert "only Partway routes GET /v1/models" in paths.said
+async def test_metrics_under_vllms_names(url: str) -> None:
+    asked = {"prompt": "hi", "temperature": 0}
+    await ask(url, "v1/completions", **asked, max_tokens=8)
+    _, whole = await ask(url, "v1/completions", **asked, max_tokens=8)
+    stop = json.loads(whole)["choices"][0]["text"][2:4]
+    await ask(url, "v1/completions", **asked, max_tokens=8, stop=stop)
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as response:
+        page = await response.text()
+    assert response.headers["Content-Type"].startswith("text/plain; version=")
+    found = dict(line.rsplit(" ", 1) for line in page.splitlines() if line[0] != "#")
+    assert float(found['vllm:prompt_tokens_total{model_name="noise0"}']) == 6
+    assert float(found['vllm:generation_tokens_total{model_name="noise0"}']) >= 16
+    ended = 'vllm:request_success_total{{finished_reason="{}",model_name="noise0"}}'
+    assert float(found[ended.format("length")]) == 2
+    assert float(found[ended.format("stop")]) == 1
+    assert float(found['vllm:num_requests_running{model_name="noise0"}']) == 0

@@ -5,20 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.container.models.text.admission import Admission
+from partway.container.models.text.admission import ReplyAdmission
 
 ROOM, SLOTS = 10, 4
 
 
-def admit_all(admission: Admission[int]) -> list[int]:
+def admit_all(admission: ReplyAdmission[int]) -> list[int]:
     admitted = []
     while (reply := admission.next()) is not None:
         admitted.append(reply)
     return admitted
 
 
-def waiting(*rooms: int, slots: int = SLOTS) -> Admission[int]:
-    admission = Admission[int](ROOM, slots)
+def waiting(*rooms: int, slots: int = SLOTS) -> ReplyAdmission[int]:
+    admission = ReplyAdmission[int](ROOM, slots)
     for reply, room in enumerate(rooms):
         admission.wait(reply, room)
     return admission
@@ -63,7 +63,7 @@ def test_one_that_is_unknown_may_leave():
 @given(st.lists(st.one_of(st.integers(1, ROOM), st.integers(-30, -1)), max_size=60))
 def test_all_are_served_in_order_and_the_cache_is_never_overcommitted(steps: list[int]):
     """A positive number comes and asks for as much room; a negative one makes one leave."""
-    admission = Admission[int](ROOM, SLOTS)
+    admission = ReplyAdmission[int](ROOM, SLOTS)
     rooms: dict[int, int] = {}
     served: list[int] = []
     for number, step in enumerate(steps):

@@ -220,7 +220,7 @@ async def test_a_stop_string_ends_the_reply(scene: Scene) -> None:
     await scene.sent_are("abc")
     reply.say("NDmore")
     await scene.sent_are("abc", "|")
-    assert reply.finish == "cancelled"
+    assert reply.finish == "stop"
     scene.ask("two")
     await scene.reply()
     assert scene.prompts[1][1] == ChatTurn("assistant", "abc")
