@@ -106,6 +106,8 @@ async def test_it_conforms(url: str) -> None:
     *others, paths = report.results
     assert {each.verdict for each in others} == {Verdict.PASS}
     assert "only Partway routes GET /v1/models" in paths.said
+
+
 async def test_metrics_under_vllms_names(url: str) -> None:
     asked = {"prompt": "hi", "temperature": 0}
     await ask(url, "v1/completions", **asked, max_tokens=8)
