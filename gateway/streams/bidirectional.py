@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 #: AWS's name of the operation, used in policies.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
 
-_GET, _POST = frozenset({"GET"}), frozenset({"POST"})
-
 #: Clause 2.1-4: a base path may come first, and a client may percent-encode the name.
 PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
 #: Clause 3-6: for clients that build their own URL.
@@ -71,31 +69,21 @@ class BidirectionalStream:
     def routes(self) -> tuple[Route, ...]:
         """The operation's routes; a WebSocket's parts are unsigned, so a token may open it."""
         return (
-            Route(OPERATION, _GET, PATH, self, Access.SIGNED_OR_BEARER, DUPLEX_PAYLOAD),
-            Route(OPERATION, _POST, PATH, self, Access.SIGNED, DUPLEX_PAYLOAD),
-            Route(
-                OPERATION, _GET, DIRECT_PATH, self.direct, Access.SIGNED_OR_BEARER, DUPLEX_PAYLOAD
-            ),
+            self._route("GET", PATH, Access.SIGNED_OR_BEARER),
+            self._route("GET", DIRECT_PATH, Access.SIGNED_OR_BEARER),
+            self._route("POST", PATH, Access.SIGNED),
         )
+
+    def _route(self, method: str, path: re.Pattern[str], access: Access) -> Route:
+        return Route(OPERATION, frozenset({method}), path, self, access, DUPLEX_PAYLOAD)
 
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer one request; return when its stream is over."""
         chain = identity.event_chain() if _is_event_stream(exchange) else None
-        await self.serve(exchange, identity, named["endpoint"], self._front(exchange, chain), chain)
-
-    async def direct(
-        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
-    ) -> None:
-        """Open a stream to the container's path and query that the client's URL has."""
-        from partway.gateway.streams.path_front import PathFront
-        from partway.gateway.streams.path_target import container_target
-
-        match = DIRECT_PATH.fullmatch(exchange.path)
-        assert match is not None, "the route has matched it"
-        front = PathFront(exchange, container_target(match["path"], exchange.query))
-        await self.serve(exchange, identity, named["endpoint"], front)
+        front = self._front(exchange, chain, direct="path" in named)
+        await self.serve(exchange, identity, named["endpoint"], front, chain)
 
     async def serve(
         self,
@@ -171,13 +159,17 @@ class BidirectionalStream:
             name_its_log(error, self._arns, lease, place)
             raise
 
-    def _front(self, exchange: Exchange, chain: EventChain | None) -> Front:
+    def _front(self, exchange: Exchange, chain: EventChain | None, *, direct: bool) -> Front:
         # Each is imported with its first client: few gateways have clients of both kinds.
         if _is_event_stream(exchange):
             from partway.gateway.streams.event_stream_front import EventStreamFront
 
             check = None if chain is None else chain.checked_by(self._wall_clock)
             return EventStreamFront(exchange, check)
+        if direct:
+            from partway.gateway.streams.path_front import direct_front
+
+            return direct_front(exchange, DIRECT_PATH)
         from partway.gateway.streams.websocket_front import WebSocketFront
 
         return WebSocketFront(exchange)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.streams.client_leg import RAW, RawClientLeg
 from partway.gateway.streams.invocation_target import InvocationTarget
 from partway.gateway.streams.legs import ClientLeg
+from partway.gateway.streams.path_target import container_target
 from partway.gateway.streams.websocket_front import WebSocketFront, unknown_subprotocol
 from partway.gateway.timing.clock import Clock
 from partway.protocol.websocket.offered_subprotocols import BEFORE_TOKEN, OfferedSubprotocols
@@ -66,3 +68,14 @@ class PathFront(WebSocketFront):
         if names and known is None:
             raise unknown_subprotocol(_GRANTED)
         return known
+
+
+def direct_front(exchange: Exchange, pattern: re.Pattern[str]) -> PathFront:
+    """Return the front for the raw path that a pattern's group ``path`` finds in a URL.
+
+    Raises:
+        ApiError: the request is invalid.
+    """
+    match = pattern.fullmatch(exchange.path)
+    assert match is not None, "the route has matched it"
+    return PathFront(exchange, container_target(match["path"], exchange.query))
