@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from partway.protocol.connections.clock import Clock
 from partway.protocol.connections.fair_turns import Cancellable as Timer
+from partway.protocol.connections.peer_watch import Clock
 
 __all__ = ["Clock", "LoopClock", "Timer"]
 

@@ -11,7 +11,6 @@
 ``prompt_acks``      acknowledgements that no answer carries
 ``upgrading``        the client's handshake
 ``peer_watch``       pings, and bytes that a peer does not take
-``clock``            the clock of these watches
 ``tcp``              half-closing, keepalive, a peer that has ended
 ==================== =========================================================================
 """

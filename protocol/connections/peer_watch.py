@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
-from partway.protocol.connections.clock import Clock
 from partway.protocol.connections.fair_turns import Cancellable
 from partway.protocol.limits import PING_FLUSH_CHECK, STALL_CHECKS
 from partway.protocol.websocket.liveness import Hold, Liveness
+
+
+class Clock(Protocol):
+    """Monotonic seconds and timers; a running event loop is one."""
+
+    def time(self) -> float:
+        """Return monotonic seconds."""
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Cancellable:
+        """Call ``callback`` with ``args`` after ``delay`` seconds."""
 
 
 class Wait(enum.Flag):
