@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
 
 from partway.protocol.connections.fair_turns import Cancellable as Timer
 from partway.protocol.connections.peer_watch import Clock
@@ -20,7 +18,4 @@ class LoopClock:
     time = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
-        return self._loop.call_later(delay, callback, *args)
+        self.call_later = asyncio.get_running_loop().call_later
