@@ -84,8 +84,9 @@ async def ask(url: str, count: int, tokens: int, seconds: float) -> list[Reply]:
                 raise LoadError("the connection ended during the handshake")
             streams.append(stream)
         for stream, prompt in zip(streams, prompts(count), strict=True):
-            request = {"prompt": prompt, "max_new_tokens": tokens, "temperature": 0}
-            stream.ask(json.dumps(request).encode())
+            options = {"format": "text", "max_new_tokens": tokens, "temperature": 0}
+            stream.ask(json.dumps({"type": "session", **options}).encode())
+            stream.ask(prompt.encode())
         await asyncio.gather(*(stream.over for stream in streams))
     return [stream.reply() for stream in streams]
 

@@ -102,7 +102,7 @@ class _StampedStream:
 
     async def messages(self) -> AsyncIterator[str | bytes]:
         async for message in self._stream.messages():
-            self._prompt = json.loads(message)["prompt"]
+            self._prompt = str(message)  # the last one; the first one is the session
             yield message
 
     async def send_part(self, part: PayloadPart) -> None:

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from partway.container.errors import ModelError
 from partway.container.models.chat.conversation import first_choice, well_formed
-from partway.container.models.text.chat_completions import sse
-from partway.container.models.text.text_completions import generated, token_event
+from partway.container.models.generated_text import server_sent_event, token_data, whole_answer
 from partway.protocol.limits import MIB
 from partway.protocol.openai.errors import error_body
 
@@ -79,7 +78,7 @@ class TextInputs:
     def whole(self, text: str) -> bytes:
         """Return the answer in one piece."""
         before = self._prompt if self._parameters.get("return_full_text") is True else ""
-        return generated(before + text)
+        return whole_answer(before + text)
 
 
 class CompletionPieces(AsyncIterator[str]):
@@ -138,12 +137,12 @@ class TokenEvents(AsyncIterator[bytes]):
 async def _token_events(pieces: CompletionPieces, first: str) -> AsyncGenerator[bytes]:
     said = [first]
     try:
-        yield token_event(first, len(said))
+        yield server_sent_event(token_data(first, len(said)))
         async for piece in pieces:
             if piece:
                 said.append(piece)
-                yield token_event(piece, len(said))
+                yield server_sent_event(token_data(piece, len(said)))
     except ModelError as error:  # the head has been sent
-        yield sse(error_body(error.reason, error.status))
+        yield server_sent_event(error_body(error.reason, error.status))
         return
-    yield token_event("", len(said) + 1, "".join(said))
+    yield server_sent_event(token_data("", len(said) + 1, "".join(said)))

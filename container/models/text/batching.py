@@ -21,6 +21,7 @@ from transformers.generation.continuous_batching.scheduler import SCHEDULER_MAPP
 
 from partway.container.models.text.attention import use_all_keys, use_own_keys
 from partway.container.models.text.loading import Loaded
+from partway.container.models.text.row_sampling import RowSampler
 from partway.container.models.text.settings import CPU_CACHE_BYTES, Sample, TextSettings
 from partway.container.models.text.token_sampler import TokenSampler, arguments
 from partway.log_lines import LogLine
@@ -187,6 +188,12 @@ class Batching:
         """Number of steps so far, also those that computed pieces of prompts alone."""
         return int(getattr(self._manager, "current_batch", 0))
 
+    @property
+    def samples_rows(self) -> bool:
+        """Whether a request may have a row; a step recorded as a graph runs none of its code."""
+        config = self._manager.continuous_batching_config
+        return not (config.use_async_batching or any(config.cuda_graph_booleans))
+
     def sectors_for(self, tokens: int) -> int:
         """Return the number of sectors that a request of so many tokens needs, at most."""
         kinds = self._manager.batch_processor.cache.cache_allocators.values()
@@ -201,7 +208,14 @@ class Batching:
         tables = [table for each in allocators for table in list(each.block_table.values())]
         return sum(map(len, tables))
 
-    def submit(self, name: str, prompt: Sequence[int], most: int, sample: Sample) -> bool:
+    def submit(
+        self,
+        name: str,
+        prompt: Sequence[int],
+        most: int,
+        sample: Sample,
+        row: RowSampler | None = None,
+    ) -> bool:
         """Submit a request; return False if the thread has ended.
 
         It never blocks: the engine's queue is unbounded, and the caller limits the number of
@@ -212,13 +226,14 @@ class Batching:
             prompt: the prompt's tokens.
             most: most tokens of the reply.
             sample: the sampling of tokens.
+            row: samples instead of the engine.
         """
         accepted = self._manager.add_request(
             list(prompt),
             request_id=name,
             max_new_tokens=most,
             streaming=True,
-            **arguments(sample),
+            **arguments(sample, row),
         )
         return accepted is not None
 

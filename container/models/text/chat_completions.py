@@ -1,63 +1,57 @@
-"""Chat completions in the form of OpenAI's API: request bodies, answers and events.
+"""Requests for chat completions in the form of OpenAI's API.
 
 https://platform.openai.com/docs/api-reference/chat
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final
 
-from partway.container.models.text.generation_request import (
-    IMPOSSIBLE,
-    MAX_TURNS,
-    Ask,
-    ChatTurn,
+from partway.container.models.text.generation_request import MAX_TURNS, Ask, ChatTurn, Role
+from partway.container.models.text.request_members import (
     Members,
     Refused,
-    Role,
-    asks_nothing,
     flag_of,
     members_of,
     quoted,
-    sampling_of,
     string_of,
+    whole_number_of,
 )
-from partway.protocol.openai.errors import error_body
-
-FinishReason = Literal["stop", "length"]
-
-#: The media types of a whole answer and of events.
-JSON: Final = "application/json"
-EVENT_STREAM: Final = "text/event-stream"
-
-#: The last event of an answer in events.
-DONE: Final = b"data: [DONE]\n\n"
+from partway.container.models.text.sampling_options import (
+    IMPOSSIBLE,
+    OPTIONS,
+    asks_nothing,
+    sampling_of,
+)
+from partway.container.models.text.tools import calls_of, tools_of
 
 #: Each chunk repeats the model's name.
 MAX_MODEL_CHARACTERS: Final = 256
 
 #: With one of these beside ``messages``, a body is a chat completion request.
 _TELLTALE: Final = frozenset(
-    {"model", "max_tokens", "max_completion_tokens", "stream", "stream_options"}
+    {
+        *("model", "max_tokens", "max_completion_tokens", "stream", "stream_options"),
+        *("logprobs", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls"),
+    }
 )
-_KNOWN: Final = _TELLTALE | {"messages", "temperature", "top_p", "stop"}
+_KNOWN: Final = OPTIONS | _TELLTALE | {"messages"}
 
+MAX_TOP_LOGPROBS: Final = 20  # OpenAI's limit
+
+_OLDER_TOOLS: Final = "use tools and tool_choice"
 #: Members that this model cannot obey, with the reason.
 _REFUSED: Final[Mapping[str, str]] = {
-    name: IMPOSSIBLE[name]
-    for name in (
-        *("n", "logprobs", "top_logprobs", "tools", "functions", "response_format"),
-        *("tool_choice", "function_call"),
-    )
+    "n": IMPOSSIBLE["n"],
+    "functions": _OLDER_TOOLS,
+    "function_call": _OLDER_TOOLS,
+    "audio": "this model makes no sound; leave it out",
 }
-#: Values of these that ask for nothing beyond those of :data:`~.generation_request.IMPOSSIBLE`.
+#: Values of these that ask for nothing beyond those of :func:`asks_nothing`.
 _ASK_NOTHING: Final[Mapping[str, tuple[object, ...]]] = {
-    "top_logprobs": (0,),
     "best_of": (1,),
-    "tool_choice": ("none", "auto"),
     "function_call": ("none", "auto"),
 }
 _ROLES: Final[Mapping[str, Role]] = {
@@ -92,14 +86,8 @@ class ChatAsk:
     ignored: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    prompt_tokens: int
-    completion_tokens: int
-
-
 def is_chat(members: Members) -> bool:
-    """Whether a JSON body is a chat completion request, and not an :class:`Ask`."""
+    """Whether a JSON body is a chat completion request, and not one of :func:`ask_of`."""
     return "messages" in members and not _TELLTALE.isdisjoint(members)
 
 
@@ -119,10 +107,15 @@ def chat_of(body: bytes | Members) -> ChatAsk:
     if "messages" not in members:
         raise Refused("messages: missing")
     stream = flag_of(members, "stream")
+    sampling = sampling_of(members, limit_of(members))
+    tools = tools_of(members)
+    if tools is not None and sampling.constraint is not None:
+        raise Refused("response_format, tools: both give the answer a form; send only one of them")
     return ChatAsk(
         Ask(
             messages=_turns(members["messages"]),
-            sampling=sampling_of(members, limit_of(members)),
+            sampling=replace(sampling, top_logprobs=_top_logprobs(members)),
+            tools=tools,
         ),
         stream=stream,
         include_usage=stream and usage_is_wanted(members),
@@ -151,74 +144,6 @@ def effective(members: Members, refused: Mapping[str, str]) -> Members:
     }
 
 
-class Completion:
-    """One chat completion, as a whole or as events.
-
-    The events are :meth:`first_chunk`, any number of :meth:`chunk`, :meth:`last_chunk`, with
-    ``include_usage`` :meth:`usage_chunk`, and :data:`DONE`.
-
-    Args:
-        id: the completion's unique id, ``chatcmpl-…``.
-        created: when the completion began, as Unix time in seconds.
-        include_usage: whether events count tokens; then each has the member ``usage``.
-    """
-
-    def __init__(
-        self,
-        id: str,  # noqa: A002 (what OpenAI calls it)
-        model: str,
-        created: int,
-        *,
-        include_usage: bool = False,
-    ) -> None:
-        self._head = {"id": id, "created": created, "model": model}
-        self._absent: dict[str, object] = {"usage": None} if include_usage else {}
-
-    def whole(self, text: str, finish_reason: FinishReason, usage: Usage) -> bytes:
-        """Return the answer as one object, ``chat.completion``."""
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": text, "refusal": None},
-            "logprobs": None,
-            "finish_reason": finish_reason,
-        }
-        return json_of(
-            {
-                **self._head,
-                "object": "chat.completion",
-                "choices": [choice],
-                "usage": usage_members(usage),
-            }
-        )
-
-    def first_chunk(self) -> bytes:
-        """Return the first event, which has the role."""
-        return self._chunk({"role": "assistant", "content": ""})
-
-    def chunk(self, text: str) -> bytes:
-        return self._chunk({"content": text})
-
-    def last_chunk(self, finish_reason: FinishReason) -> bytes:
-        return self._chunk({}, finish_reason)
-
-    def usage_chunk(self, usage: Usage) -> bytes:
-        """Return the event with the token counts, sent if it was requested."""
-        return self._event([], {"usage": usage_members(usage)})
-
-    def _chunk(self, delta: dict[str, str], finish_reason: FinishReason | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return self._event([choice], self._absent)
-
-    def _event(self, choices: list[dict[str, object]], usage: dict[str, object]) -> bytes:
-        chunk = {**self._head, "object": "chat.completion.chunk", "choices": choices, **usage}
-        return sse(json_of(chunk))
-
-
-def error_event(reason: str, status: int) -> bytes:
-    """Return the final event of an answer that failed after its head; no :data:`DONE` follows."""
-    return sse(error_body(reason, status))
-
-
 def limit_of(members: Members) -> str:
     """Return the request's name for the limit of new tokens; ``max_tokens`` is the older one."""
     new = "max_completion_tokens"
@@ -241,6 +166,14 @@ def model_of(members: Members) -> str | None:
     if len(name) > MAX_MODEL_CHARACTERS:
         raise Refused(f"model: must be a name of at most {MAX_MODEL_CHARACTERS} characters")
     return name or None
+
+
+def _top_logprobs(members: Members) -> int | None:
+    wanted = flag_of(members, "logprobs")
+    top = whole_number_of(members, "top_logprobs", 0, MAX_TOP_LOGPROBS) or 0
+    if top and not wanted:
+        raise Refused("top_logprobs: needs logprobs; it must be true")
+    return top if wanted else None
 
 
 def _turns(value: object) -> tuple[ChatTurn, ...]:
@@ -267,7 +200,11 @@ def _turn(name: str, value: object) -> ChatTurn:
         content = ""
     elif isinstance(content, list):
         content = "\n".join(_part(f"{name}.content[{at}]", each) for at, each in enumerate(content))
-    return ChatTurn(_ROLES[role], string_of(f"{name}.content", content))
+    return ChatTurn(
+        _ROLES[role],
+        string_of(f"{name}.content", content),
+        calls_of(f"{name}.tool_calls", value.get("tool_calls")) if role == "assistant" else (),
+    )
 
 
 def _part(name: str, value: object) -> str:
@@ -277,20 +214,3 @@ def _part(name: str, value: object) -> str:
     if kind not in _TEXT_PARTS:
         raise Refused(f"{name}: the type is {quoted(kind)}; this model takes text alone")
     return string_of(f"{name}.{_TEXT_PARTS[kind]}", value.get(_TEXT_PARTS[kind]))
-
-
-def usage_members(usage: Usage) -> dict[str, int]:
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }
-
-
-def json_of(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def sse(data: bytes) -> bytes:
-    # JSON text has no line ends, so one line is enough.
-    return b"data: %b\n\n" % data

@@ -1,4 +1,4 @@
-"""Conversation on one stream: each request is answered by one message."""
+"""Conversation on one stream: each request is answered in text, or in JSON."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from partway.container.errors import Busy
-from partway.container.models.text.generation_request import Ask, Sampling, ask_of
+from partway.container.errors import Busy, ModelError
+from partway.container.models.text.generation_request import Ask
 from partway.container.models.text.prompts import Conversation
-from partway.container.models.text.replies import TextReply
+from partway.container.models.text.replies import TextReply, Usage
+from partway.container.models.text.sampling_options import Sampling
+from partway.container.models.text.stream_answers import JsonAnswer, PlainAnswer, StreamAnswer
+from partway.container.models.text.stream_session import StreamSession, is_session, session_of
 from partway.container.stream import Stream
-from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 #: Begins the next reply of a conversation.
 Begin = Callable[[Conversation, Sampling], Awaitable[TextReply]]
+
+_NOTHING = Usage(0, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -23,11 +27,14 @@ class _Request:
     """A request, from its arrival to its answer.
 
     Attributes:
+        superseded: number of earlier requests that end, without a reply, before this one begins.
         interrupted: whether a later request has come, which cuts the answer.
         reply: the answer while it is generated; None before and after.
     """
 
     ask: Ask
+    answer: StreamAnswer
+    superseded: int = 0
     interrupted: bool = False
     reply: TextReply | None = None
 
@@ -46,12 +53,13 @@ class _Request:
 class ConversationStream:
     """A conversation on a stream.
 
-    1. Each request gets one text message, whose fragments are sent as they are sampled. The last
-       fragment is COMPLETE. It is empty if the reply ends with a token without text.
-    2. A request interrupts the current one and all waiting ones: their messages are cut. With
-       ``queue`` it waits for its turn.
-    3. The conversation is remembered; of an interrupted reply, the part that was sent.
-    4. An invalid or failed request closes the stream with a code and a reason.
+    1. Messages are plain text, unless the first one is a session in JSON.
+    2. Each request gets one answer, sent piece by piece as it is sampled.
+    3. A request interrupts the current one and supersedes all waiting ones, whose answers are
+       empty. In JSON, a request with ``queue`` waits for its turn.
+    4. The conversation is remembered; of an interrupted reply, the part that was sent.
+    5. In plain text an invalid or failed request closes the stream with a code and a reason. In
+       JSON its answer is an error, and the stream goes on.
 
     Args:
         begin: begins a reply, on which the caller must call ``close()``.
@@ -62,6 +70,7 @@ class ConversationStream:
         self._begin = begin
         self._stream = stream
         self._queued = queued
+        self._session: StreamSession | None = None
         self._conversation = Conversation()
         self._waiting: deque[_Request] = deque()
         self._current: _Request | None = None
@@ -71,42 +80,73 @@ class ConversationStream:
         async with asyncio.TaskGroup() as group:
             answering: asyncio.Task[None] | None = None
             async for message in self._stream.messages():
-                self._take(ask_of(message))
-                if answering is None or answering.done():
+                try:
+                    self._take(message)
+                except ModelError as error:
+                    await self._answer_form().fail(error)
+                if self._waiting and (answering is None or answering.done()):
                     answering = group.create_task(self._answer_all())
 
-    def _take(self, ask: Ask) -> None:
-        if not ask.queue:
-            for request in (self._current, *self._waiting):
-                if request is not None:
-                    request.interrupt()
-        if len(self._waiting) >= self._queued:
+    def _take(self, message: str | bytes) -> None:
+        session = self._session
+        if session is None:
+            session = self._session = StreamSession(in_json=is_session(message))
+        if session.in_json and is_session(message):
+            self._session = session = session_of(message)
+            if session.system is not None:
+                self._conversation.instruct(session.system)
+        else:
+            self._add(_Request(session.ask_of(message), self._answer_form()))
+
+    def _answer_form(self) -> StreamAnswer:
+        in_json = self._session is not None and self._session.in_json
+        return JsonAnswer(self._stream) if in_json else PlainAnswer(self._stream)
+
+    def _add(self, request: _Request) -> None:
+        """Let a request wait for its turn; without ``queue``, it is the next.
+
+        Raises:
+            Busy: too many requests wait.
+        """
+        if not request.ask.queue:
+            if self._current is not None:
+                self._current.interrupt()
+            request.superseded = sum(each.superseded + 1 for each in self._waiting)
+            self._waiting.clear()
+        elif len(self._waiting) >= self._queued:
             raise Busy(f"{self._queued} requests of this stream are waiting, and that is the limit")
-        self._waiting.append(_Request(ask))
+        self._waiting.append(request)
 
     async def _answer_all(self) -> None:
         while self._waiting:
-            self._current = self._waiting.popleft()
+            self._current = request = self._waiting.popleft()
             try:
-                await self._answer(self._current)
+                await self._answer(request)
+            except ModelError as error:
+                await request.answer.fail(error)
             finally:
                 self._current = None
 
     async def _answer(self, request: _Request) -> None:
+        for _ in range(request.superseded):
+            await request.answer.end("", "cancelled", _NOTHING)
         if request.interrupted:
-            await self._send("", last=True)
+            await request.answer.end("", "cancelled", _NOTHING)
             return
+        before = list(self._conversation.turns)
         self._conversation.ask(request.ask)
-        reply = await self._begin(self._conversation, request.ask.sampling)
+        try:
+            reply = await self._begin(self._conversation, request.ask.sampling)
+        except ModelError:  # without its reply the turn would stand in the way of the next one
+            self._conversation.turns = before
+            raise
         try:
             request.answered_by(reply)
-            while reply.finish is None:
-                piece = await reply.next()
-                await self._send(piece, last=reply.finish is not None)
+            async for piece in reply.pieces():
+                if reply.finish is None:
+                    await request.answer.piece(piece)
+                else:
+                    await request.answer.end(piece, reply.finish, reply.usage)
         finally:
             reply.close()
-        self._conversation.answered(reply.text)
-
-    async def _send(self, text: str, *, last: bool) -> None:
-        completion = CompletionState.COMPLETE if last else CompletionState.PARTIAL
-        await self._stream.send_part(PayloadPart(text.encode(), DataType.UTF8, completion))
+            self._conversation.answered(reply.text)

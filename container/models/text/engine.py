@@ -20,6 +20,7 @@ from partway.container.models.text.batching import Batching
 from partway.container.models.text.generation import Generation
 from partway.container.models.text.loading import Loaded, is_out_of_memory
 from partway.container.models.text.metrics import EngineMetrics
+from partway.container.models.text.row_sampling import RowSampler
 from partway.container.models.text.settings import Sample, TextSettings
 from partway.container.threads import in_thread, post
 from partway.log_lines import LogLine
@@ -102,6 +103,11 @@ class Engine:
     def metrics_page(self) -> bytes:
         """Return the metrics in Prometheus's text format."""
         return self._metrics.page(self.running, self.waiting, self._admission.usage)
+
+    @property
+    def samples_rows(self) -> bool:
+        """Whether sampling may be other than usual (:attr:`Sample.is_usual`)."""
+        return self._batching.samples_rows
 
     def held_blocks(self) -> int:
         return self._batching.held_blocks()
@@ -188,7 +194,12 @@ class Engine:
             else:
                 self._on_failure()
             return
-        new = output.generated_tokens[len(generation.tokens) - held :]
+        row = generation.row
+        if row is not None and row.failure is not None:
+            self._fail(generation, ModelError(row.failure, status=400))
+            return
+        first = len(generation.tokens) - held
+        new = output.generated_tokens[first:]
         if any(map(math.isnan, output.logprobs[len(output.logprobs) - len(new) :])):
             # With masked attention, a NaN spreads to other replies and their cache.
             if len(self._requests) == 1:
@@ -207,7 +218,8 @@ class Engine:
         if finish is not None:
             self._metrics.ended(generation, finish)
             self.forget(generation)
-        generation.extend(new, finish)
+        scores = () if row is None else row.scores[first : first + len(new)]
+        generation.extend(new, finish, scores)
 
     def _fail(self, generation: Generation, error: ModelError) -> None:
         self._metrics.ended(generation, "error")
@@ -221,7 +233,9 @@ class Engine:
             self._stepped_at = time.monotonic()
         self._requests[name] = generation, len(generation.tokens)
         prompt = generation.prompt + generation.tokens
-        if not self._batching.submit(name, prompt, most, generation.sample):
+        usual = generation.sample.is_usual
+        row = generation.row = None if usual else RowSampler(generation.sample, generation.tokens)
+        if not self._batching.submit(name, prompt, most, generation.sample, row):
             self._on_failure()
 
     # --- When a step fails -----------------------------------------------------------------------

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from partway.container.errors import ModelError
 from partway.container.models.text.settings import Sample
+from partway.container.models.text.token_scores import TokenScore
+
+if TYPE_CHECKING:
+    from partway.container.models.text.row_sampling import RowSampler
 
 #: The reason for a reply's end.
 Finish = Literal["stop", "length", "cancelled"]
@@ -26,6 +30,8 @@ class Generation(AsyncIterator[list[int]]):
     Attributes:
         prompt: as given; so are ``most`` and ``sample``.
         tokens: all tokens of the reply so far, without its end token.
+        scores: of each token, if the sampling asks for them.
+        row: what samples its tokens; None for the engine itself.
         finish: the reason for the end: the model ended it, it reached ``most``, or it was
             cancelled. It is set before the last item is taken.
     """
@@ -42,6 +48,8 @@ class Generation(AsyncIterator[list[int]]):
         self.most = most
         self.sample = sample
         self.tokens: list[int] = []
+        self.scores: list[TokenScore] = []
+        self.row: RowSampler | None = None
         self.finish: Finish | None = None
         self._taken = 0
         self._error: ModelError | None = None
@@ -94,8 +102,11 @@ class Generation(AsyncIterator[list[int]]):
 
     # --- For the engine --------------------------------------------------------------------------
 
-    def extend(self, tokens: Sequence[int], finish: Finish | None) -> None:
+    def extend(
+        self, tokens: Sequence[int], finish: Finish | None, scores: Sequence[TokenScore] = ()
+    ) -> None:
         self.tokens += tokens
+        self.scores += scores
         self.finish = finish
         self._wake()
 

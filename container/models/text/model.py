@@ -6,48 +6,45 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from partway.container.errors import ModelError
-from partway.container.model import Model, Reply, Request, request_route
-from partway.container.models.text.chat_completions import (
-    DONE,
-    EVENT_STREAM,
-    JSON,
-    Completion,
-    FinishReason,
-    chat_of,
-    error_event,
-    is_chat,
-    json_of,
-)
+from partway.container.model import Model, Reply, Request, request_route, route
+from partway.container.models.generated_text import EVENT_STREAM, json_of
+from partway.container.models.text.chat_answers import ChatAnswer
+from partway.container.models.text.chat_completions import ChatAsk, chat_of, is_chat
+from partway.container.models.text.chunk_stream import ChunkStream
 from partway.container.models.text.conversation_stream import ConversationStream
-from partway.container.models.text.generation_request import (
+from partway.container.models.text.generation_request import Ask, ask_of, prompt_of
+from partway.container.models.text.grammars import Grammars
+from partway.container.models.text.openai_answers import JSON, OpenAIAnswer, server_sent
+from partway.container.models.text.output_constraints import Constraint
+from partway.container.models.text.prompts import Conversation, Prompts
+from partway.container.models.text.replies import TextReply
+from partway.container.models.text.request_members import (
     MAX_TEXT_BYTES,
-    Ask,
     Members,
     Refused,
-    Sampling,
-    ask_of,
     members_of,
     quoted,
     too_much_text,
 )
-from partway.container.models.text.prompts import Conversation, Prompts
-from partway.container.models.text.replies import TextReply
+from partway.container.models.text.sampling_options import Sampling
 from partway.container.models.text.settings import Sample, TextSettings
 from partway.container.models.text.text_completions import (
-    TextCompletion,
+    CompletionAsk,
+    GeneratedAnswer,
+    TextAnswer,
     completion_of,
-    generated,
     inputs_of,
     is_inputs,
-    token_event,
 )
+from partway.container.models.text.token_scores import TokenNames
+from partway.container.models.text.tools import Tools
 from partway.container.stream import Stream
 from partway.container.workers import Threads
 from partway.log_lines import LogLine
@@ -112,6 +109,9 @@ class Text(Model):
         name = self._name = model_dir.name
         self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings, name))
         self._prompts = Prompts(loaded.tokenizer, self._engine.context)
+        vocabulary = int(loaded.model.get_output_embeddings().weight.shape[0])
+        self._grammars = Grammars(loaded.tokenizer, vocabulary, loaded.ends)
+        self._token_names = TokenNames(loaded.tokenizer)
         self._loaded_at = int(time.time())
 
     def unload(self) -> None:
@@ -133,26 +133,31 @@ class Text(Model):
         """Hold a conversation: each message is a request, and gets one answer."""
         await ConversationStream(self.begin, stream, self._settings.queued).run()
 
+    @route("v1/chat/completions")
+    async def chunks(self, stream: Stream) -> None:
+        """Answer each message, a chat completion request, with its chunks and ``[DONE]``."""
+        await ChunkStream(self._begin_chat, stream).run()
+
     async def invoke(self, request: Request) -> Reply:
         """Answer one request: with generated text, or in the form that its body has."""
         body = await _body(request)
-        members = members_of(body)
+        members = None if _is_text(request) else members_of(body)
         if members is not None and is_chat(members):
             return await self._in_openai_form(self._chat(members))
         if members is not None and is_inputs(members):
             return await self._in_openai_form(self._generate(members))
-        reply = await self._answer(ask_of(body))
-        return Reply(_Body(reply, _texts(reply)), "text/plain; charset=utf-8")
+        reply = await self._answer(prompt_of(body) if members is None else ask_of(members))
+        return Reply(_Body(reply, reply.pieces()), "text/plain; charset=utf-8")
 
     @request_route("v1/chat/completions")
     async def chat_completions(self, request: Request) -> Reply:
         """Answer a chat completion request of OpenAI's clients."""
-        return await self._in_openai_form(self._chat(_body(request)))
+        return await self._in_openai_form(self._chat(await _members(request)))
 
     @request_route("v1/completions")
     async def completions(self, request: Request) -> Reply:
         """Answer a completion request of OpenAI's clients."""
-        return await self._in_openai_form(self._continue(_body(request)))
+        return await self._in_openai_form(self._continue(await _members(request)))
 
     @request_route("v1/models", method="GET")
     async def models(self, request: Request) -> Reply:
@@ -166,36 +171,62 @@ class Text(Model):
         """Return the engine's metrics for Prometheus."""
         return Reply(self.engine.metrics_page(), CONTENT_TYPE_LATEST)
 
-    async def begin(self, conversation: Conversation, sampling: Sampling) -> TextReply:
+    # --- Replies ---------------------------------------------------------------------------------
+
+    async def begin(
+        self, conversation: Conversation, sampling: Sampling, tools: Tools | None = None
+    ) -> TextReply:
         """Begin the next reply of a conversation; the caller must call its ``close()``.
 
         Raises:
-            Refused: the prompt is too long, or unsuitable for this model.
+            Refused: the prompt is too long, or unsuitable for this model; or an option is.
             Busy: too many replies are under way, or too many prompts wait to be tokenized.
         """
         most = sampling.max_new_tokens or self._settings.max_new_tokens
+        constraint = sampling.constraint
+        if tools is not None:
+            constraint = self._prompts.call_form.constraint(tools)
+        grammar = await self._compiled(constraint)
         prompt = await self.workers.run(
-            self._prompts.prompt, list(conversation.turns), most, whole=conversation.whole
+            self._prompts.prompt,
+            list(conversation.turns),
+            most,
+            whole=conversation.whole,
+            tools=tools,
         )
         conversation.turns = prompt.turns  # turns that do not fit now will never fit
-        return self._generated(prompt.tokens, most, sampling)
+        return self._generated(prompt.tokens, most, sampling, grammar)
 
     async def _answer(self, ask: Ask) -> TextReply:
         if ask.raw:
             assert ask.prompt is not None, "a raw request has a prompt"
             most = ask.sampling.max_new_tokens or self._settings.max_new_tokens
+            grammar = await self._compiled(ask.sampling.constraint)
             tokens = await self.workers.run(self._prompts.raw, ask.prompt)
-            return self._generated(tokens, most, ask.sampling)
+            return self._generated(tokens, most, ask.sampling, grammar)
         conversation = Conversation()
         conversation.ask(ask)
-        return await self.begin(conversation, ask.sampling)
+        return await self.begin(conversation, ask.sampling, ask.tools)
 
-    def _generated(self, tokens: list[int], most: int, sampling: Sampling) -> TextReply:
+    async def _compiled(self, constraint: Constraint | None) -> Any:
+        if constraint is None:
+            return None
+        return await self.workers.run(self._grammars.compiled, constraint)
+
+    def _generated(
+        self, tokens: list[int], most: int, sampling: Sampling, grammar: Any
+    ) -> TextReply:
         usual = self._loaded.sample
         sample = Sample(
             usual.temperature if sampling.temperature is None else sampling.temperature,
             usual.top_p if sampling.top_p is None else sampling.top_p,
+            sampling.top_k or 0,
+            sampling.seed,
+            sampling.top_logprobs,
+            grammar,
         )
+        if not sample.is_usual and not self.engine.samples_rows:
+            raise Refused(f"{sampling.unusual()}: on this GPU all requests are sampled alike")
         generation = self.engine.generate(tokens, most, sample)
         return TextReply(generation, self._loaded.decode, sampling.stop)
 
@@ -208,51 +239,46 @@ class Text(Model):
         except ModelError as error:
             return Reply(error_body(error.reason, error.status), JSON, status=error.status)
 
-    async def _chat(self, body: Awaitable[bytes] | Members) -> Reply:
-        asked = chat_of(body if isinstance(body, Mapping) else await body)
+    async def _chat(self, members: Members) -> Reply:
+        asked = chat_of(members)
+        answer, reply = await self._begin_chat(asked)
+        return await _reply(answer, reply, as_events=asked.stream)
+
+    async def _begin_chat(self, asked: ChatAsk) -> tuple[OpenAIAnswer, TextReply]:
         self._note_ignored(asked.ignored)
-        completion = Completion(
+        answer = ChatAnswer(
             f"chatcmpl-{uuid.uuid4().hex}",
             asked.model or self._name,
             int(time.time()),
             include_usage=asked.include_usage,
+            call_form=None if asked.ask.tools is None else self._prompts.call_form,
+            token_names=self._names_for(asked.ask),
         )
-        reply = await self._answer(asked.ask)
-        if asked.stream:
-            events = _chat_events(reply, completion, include_usage=asked.include_usage)
-            return Reply(_Body(reply, events), EVENT_STREAM)
-        await _until_end(reply)
-        return Reply(completion.whole(reply.text, _reason(reply), reply.usage), JSON)
+        return answer, await self._answer(asked.ask)
 
-    async def _continue(self, body: Awaitable[bytes]) -> Reply:
-        members = members_of(await body)
-        if members is None:
-            raise Refused("the body of a completion must be a JSON object")
+    async def _continue(self, members: Members) -> Reply:
         asked = completion_of(members)
-        self._note_ignored(asked.ignored)
-        completion = TextCompletion(
+        answer = TextAnswer(
             f"cmpl-{uuid.uuid4().hex}",
             asked.model or self._name,
             int(time.time()),
             include_usage=asked.include_usage,
+            token_names=self._names_for(asked.ask),
         )
-        reply = await self._answer(asked.ask)
-        if asked.stream:
-            events = _completion_events(reply, completion, include_usage=asked.include_usage)
-            return Reply(_Body(reply, events), EVENT_STREAM)
-        await _until_end(reply)
-        return Reply(completion.whole(reply.text, _reason(reply), reply.usage), JSON)
+        return await self._completed(asked, answer)
 
     async def _generate(self, members: Members) -> Reply:
         """Answer a request in the form of text-generation-inference."""
         asked = inputs_of(members)
-        self._note_ignored(asked.ignored)
-        reply = await self._answer(asked.ask)
-        if asked.stream:
-            return Reply(_Body(reply, _token_events(reply)), EVENT_STREAM)
-        await _until_end(reply)
         before = (asked.ask.prompt or "") if asked.full_text else ""
-        return Reply(generated(before + reply.text), JSON)
+        return await self._completed(asked, GeneratedAnswer(before))
+
+    async def _completed(self, asked: CompletionAsk, answer: OpenAIAnswer) -> Reply:
+        self._note_ignored(asked.ignored)
+        return await _reply(answer, await self._answer(asked.ask), as_events=asked.stream)
+
+    def _names_for(self, ask: Ask) -> TokenNames | None:
+        return None if ask.sampling.top_logprobs is None else self._token_names
 
     def _note_ignored(self, names: frozenset[str]) -> None:
         """Log members that have no effect, each name once, up to a bounded number of names."""
@@ -280,71 +306,26 @@ class _Body(AsyncIterator[str | bytes]):
         await self._items.aclose()
 
 
-async def _texts(reply: TextReply) -> AsyncGenerator[str]:
-    while reply.finish is None:
-        yield await reply.next()
-
-
-async def _until_end(reply: TextReply) -> None:
+async def _reply(answer: OpenAIAnswer, reply: TextReply, *, as_events: bool) -> Reply:
+    if as_events:
+        return Reply(_Body(reply, server_sent(answer.events(reply))), EVENT_STREAM)
     try:
-        while reply.finish is None:
-            await reply.next()
+        return Reply(await answer.whole(reply), JSON)
     finally:
         reply.close()
 
 
-async def _chat_events(
-    reply: TextReply, completion: Completion, *, include_usage: bool
-) -> AsyncGenerator[bytes]:
-    piece = await reply.next()
-    yield completion.first_chunk()
-    try:
-        while True:
-            if piece:
-                yield completion.chunk(piece)
-            if reply.finish is not None:
-                break
-            piece = await reply.next()
-    except ModelError as error:  # the head has been sent
-        yield error_event(error.reason, error.status)
-        return
-    yield completion.last_chunk(_reason(reply))
-    if include_usage:
-        yield completion.usage_chunk(reply.usage)
-    yield DONE
+def _is_text(request: Request) -> bool:
+    """Whether a body is plain text by its type, whatever it looks like."""
+    media_type, _, _ = request.content_type.partition(";")
+    return media_type.strip().lower() == "text/plain"
 
 
-async def _completion_events(
-    reply: TextReply, completion: TextCompletion, *, include_usage: bool
-) -> AsyncGenerator[bytes]:
-    piece = await reply.next()
-    try:
-        while reply.finish is None:
-            yield completion.chunk(piece)
-            piece = await reply.next()
-    except ModelError as error:
-        yield error_event(error.reason, error.status)
-        return
-    yield completion.chunk(piece, _reason(reply))
-    if include_usage:
-        yield completion.usage_chunk(reply.usage)
-    yield DONE
-
-
-async def _token_events(reply: TextReply) -> AsyncGenerator[bytes]:
-    piece, index = await reply.next(), 1
-    try:
-        while reply.finish is None:
-            yield token_event(piece, index)
-            piece, index = await reply.next(), index + 1
-    except ModelError as error:
-        yield error_event(error.reason, error.status)
-        return
-    yield token_event(piece, index, reply.text)
-
-
-def _reason(reply: TextReply) -> FinishReason:
-    return "length" if reply.finish == "length" else "stop"
+async def _members(request: Request) -> Members:
+    members = members_of(await _body(request))
+    if members is None:
+        raise Refused("the body must be a JSON object")
+    return members
 
 
 async def _body(request: Request) -> bytes:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from partway.container.models.text.generation_request import (
-    MAX_TEXT_BYTES,
-    MAX_TURNS,
-    Ask,
-    ChatTurn,
-    Refused,
-)
+from partway.container.models.text.call_forms import CallForm, call_form_of
+from partway.container.models.text.generation_request import MAX_TURNS, Ask, ChatTurn
+from partway.container.models.text.request_members import MAX_TEXT_BYTES, Refused
+from partway.container.models.text.tools import Tools
 
 #: Most characters of a remembered conversation; a context rarely holds more.
 MAX_REMEMBERED = 4 * MAX_TEXT_BYTES
@@ -36,6 +33,12 @@ class Conversation:
         elif ask.prompt is not None:
             self.turns.append(ChatTurn("user", ask.prompt))
             self._bound()
+
+    def instruct(self, system: str) -> None:
+        """Set the system's turn."""
+        if self.turns and self.turns[0].role == "system":
+            del self.turns[0]
+        self.turns.insert(0, ChatTurn("system", system))
 
     def answered(self, text: str) -> None:
         """Add the model's turn, as far as it was sent."""
@@ -71,8 +74,11 @@ class Prompts:
         self._tokenizer = tokenizer
         self._context = context
         self._chat = bool(tokenizer.chat_template)
+        self.call_form = call_form_of(tokenizer)
 
-    def prompt(self, turns: Sequence[ChatTurn], most: int, *, whole: bool) -> Prompt:
+    def prompt(
+        self, turns: Sequence[ChatTurn], most: int, *, whole: bool, tools: Tools | None = None
+    ) -> Prompt:
         """Make the prompt for the next reply.
 
         If a remembered conversation is too long, its oldest turns after the system's are left out.
@@ -82,12 +88,13 @@ class Prompts:
             turns: the conversation, whose last turn is a user's.
             most: most tokens of the reply; room is left for them if possible.
             whole: whether the client sent the whole conversation.
+            tools: the tools that the model may call; only in a whole conversation.
 
         Raises:
             Refused: the last turn alone is too long, or the template refuses the turns.
         """
         room = 1 if whole else min(most, self._context // _ROOM)
-        prompt = Prompt(self._tokens(turns), list(turns))
+        prompt = Prompt(self._tokens(turns, tools), list(turns))
         if not prompt.tokens:
             raise Refused(
                 "the tokenizer makes no tokens of this prompt; send a text that is not empty"
@@ -135,28 +142,52 @@ class Prompts:
                 begins = begins[middle + 1 :]
         return fitting
 
-    def _tokens(self, turns: Sequence[ChatTurn]) -> list[int]:
+    def _tokens(self, turns: Sequence[ChatTurn], tools: Tools | None = None) -> list[int]:
         if not self._chat:
+            if tools is not None:
+                raise Refused("tools: this model has no chat template; leave them out")
             if any(turn.role == "system" for turn in turns):
                 raise Refused("this model has no chat template: it takes no system message")
             return list(self._tokenizer("".join(turn.content for turn in turns))["input_ids"])
+        messages = [_message(turn, self.call_form) for turn in turns]
+        more: dict[str, Any] = {}
+        if tools is not None and self.call_form.in_template:
+            more["tools"] = tools.described()
+        elif tools is not None:
+            messages = _instructed(messages, self.call_form.instructions(tools))
         try:
             encoded = self._tokenizer.apply_chat_template(
-                [{"role": turn.role, "content": turn.content} for turn in turns],
-                add_generation_prompt=True,
-                return_dict=True,
+                messages, add_generation_prompt=True, return_dict=True, **more
             )
         except (TypeError, ValueError, KeyError) as error:
-            raise Refused(
-                f"the chat template rejects the messages: {_first_line(error)}"
-            ) from error
+            raise _rejected(error) from error
         except Exception as error:
             if type(error).__module__.startswith("jinja2"):  # the template's own message
-                raise Refused(
-                    f"the chat template rejects the messages: {_first_line(error)}"
-                ) from error
+                raise _rejected(error) from error
             raise
         return list(encoded["input_ids"])
+
+
+def _message(turn: ChatTurn, form: CallForm) -> dict[str, Any]:
+    """Return a turn as chat templates take it."""
+    message: dict[str, Any] = {"role": turn.role, "content": turn.content}
+    if turn.calls and form.in_template:
+        message["tool_calls"] = [each.described() for each in turn.calls]
+    elif turn.calls:
+        parts = [turn.content, *map(form.written, turn.calls)]
+        message["content"] = "\n".join(part for part in parts if part)
+    return message
+
+
+def _instructed(messages: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """Add text to the system's message, or a new one."""
+    if messages[0]["role"] != "system":
+        return [{"role": "system", "content": text}, *messages]
+    return [{**messages[0], "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:]]
+
+
+def _rejected(error: Exception) -> Refused:
+    return Refused(f"the chat template rejects the messages: {_first_line(error)}")
 
 
 def _first(turns: Sequence[ChatTurn]) -> int:

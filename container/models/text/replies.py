@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 
-from partway.container.models.text.chat_completions import Usage
 from partway.container.models.text.detokenizer import Detokenizer
 from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.stop_strings import Stops
+from partway.container.models.text.token_scores import TokenScore
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    prompt_tokens: int
+    completion_tokens: int
 
 
 class TextReply:
@@ -20,6 +27,8 @@ class TextReply:
 
     Attributes:
         finish: the reason for the end; None until the last piece has been taken.
+        scores: of the tokens that the pieces were made of, if the request asked for them. The
+            tokens of a stop string are among them.
     """
 
     def __init__(
@@ -29,7 +38,9 @@ class TextReply:
         self._detokenizer = Detokenizer(decode)
         self._stops = Stops(stop)
         self._pieces: list[str] = []
+        self._taken = 0
         self.finish: Finish | None = None
+        self.scores: list[TokenScore] = []
 
     @property
     def usage(self) -> Usage:
@@ -43,6 +54,24 @@ class TextReply:
     def close(self) -> None:
         """Cancel the reply; no effect when it is over."""
         self._generation.cancel()
+
+    async def pieces(self) -> AsyncGenerator[str]:
+        """Yield the pieces of text that have not been taken; the last one may be empty.
+
+        Raises:
+            ModelError: the reply failed.
+        """
+        while self.finish is None:
+            yield await self.next()
+
+    async def until_end(self) -> None:
+        """Take all pieces.
+
+        Raises:
+            ModelError: the reply failed.
+        """
+        async for _ in self.pieces():
+            pass
 
     async def next(self) -> str:
         """Return the next piece of text; the last piece may be empty.
@@ -63,6 +92,8 @@ class TextReply:
             tokens = await anext(generation)
         except StopAsyncIteration:
             tokens = []
+        self.scores += generation.scores[self._taken : self._taken + len(tokens)]
+        self._taken += len(tokens)
         piece = self._stops.add(self._detokenizer.add(tokens))
         if generation.finish is not None and not self._stops.stopped:
             self.finish = generation.finish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from partway.protocol.limits import MIB
 
@@ -73,10 +73,23 @@ class Sample:
     Attributes:
         temperature: 0 takes the likeliest.
         top_p: share of the probability from which the token is drawn.
+        top_k: number of the likeliest tokens from which it is drawn; 0 for all.
+        seed: makes the draws repeatable.
+        top_scores: number of the likeliest tokens that are reported beside the one taken.
+        grammar: llguidance's matcher of the tokens that may come; it is copied before its use.
     """
 
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    top_scores: int | None = None
+    grammar: Any = None
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the engine's own sampling does, which draws for all rows at a time."""
+        return not self.top_k and self.seed is self.top_scores is self.grammar is None
 
 
 #: Cache of keys and values on a CPU, which shares the memory with everything else.

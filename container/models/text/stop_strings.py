@@ -42,7 +42,7 @@ class Stops:
             _, shown = min(found)
             self._held = ""
         else:
-            shown = min(_beginning(stop, text) for stop in self._stops)
+            shown = min(beginning(stop, text) for stop in self._stops)
             self._held = text[shown:]
         return text[:shown]
 
@@ -52,7 +52,7 @@ class Stops:
         return held
 
 
-def _beginning(stop: str, text: str) -> int:
+def beginning(stop: str, text: str) -> int:
     """Return the start of the longest suffix of ``text`` that is a proper prefix of ``stop``."""
     at = max(0, len(text) - len(stop) + 1)
     while (at := text.find(stop[0], at)) >= 0:

@@ -6,49 +6,43 @@ text-generation-inference, which SageMaker's own containers speak on ``/invocati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from partway.container.models.generated_text import json_of, token_data, whole_answer
 from partway.container.models.text.chat_completions import (
-    FinishReason,
-    Usage,
+    MAX_TOP_LOGPROBS,
     effective,
-    json_of,
     limit_of,
     model_of,
-    sse,
     usage_is_wanted,
+)
+from partway.container.models.text.generation_request import Ask
+from partway.container.models.text.openai_answers import (
+    DONE,
+    FinishReason,
+    finish_reason,
     usage_members,
 )
-from partway.container.models.text.generation_request import (
-    IMPOSSIBLE,
-    Ask,
+from partway.container.models.text.replies import TextReply
+from partway.container.models.text.request_members import (
     Members,
     Refused,
-    Sampling,
     flag_of,
-    sampling_of,
     string_of,
+    whole_number_of,
 )
+from partway.container.models.text.sampling_options import IMPOSSIBLE, OPTIONS, sampling_of
+from partway.container.models.text.token_scores import TokenNames
 
-_KNOWN: Final = frozenset(
-    {
-        *("model", "prompt", "max_tokens", "temperature", "top_p", "stop", "stream"),
-        "stream_options",
-    }
-)
+_KNOWN: Final = OPTIONS | {"model", "prompt", "max_tokens", "logprobs", "stream", "stream_options"}
 _REFUSED: Final[Mapping[str, str]] = {
     "n": IMPOSSIBLE["n"],
     "best_of": IMPOSSIBLE["n"],
     "suffix": "this model cannot insert text before a suffix; leave it out",
 }
-_PARAMETERS: Final = frozenset(
-    {
-        *("max_new_tokens", "temperature", "top_p", "stop", "do_sample", "return_full_text"),
-        "details",
-    }
-)
+_PARAMETERS: Final = OPTIONS | {"max_new_tokens", "do_sample", "return_full_text", "details"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +84,10 @@ def completion_of(members: Members) -> CompletionAsk:
     if not isinstance(prompt, str):
         raise Refused("prompt: must be one string; this model takes neither several nor tokens")
     stream = flag_of(members, "stream")
+    top_logprobs = whole_number_of(members, "logprobs", 0, MAX_TOP_LOGPROBS)
+    sampling = replace(sampling_of(members, limit_of(members)), top_logprobs=top_logprobs)
     return CompletionAsk(
-        Ask(
-            prompt=_text("prompt", prompt),
-            sampling=sampling_of(members, limit_of(members)),
-            raw=True,
-        ),
+        Ask(prompt=_text("prompt", prompt), sampling=sampling, raw=True),
         stream=stream,
         include_usage=stream and usage_is_wanted(members),
         model=model_of(members),
@@ -115,7 +107,7 @@ def inputs_of(members: Members) -> CompletionAsk:
     given = {name: value for name, value in parameters.items() if value is not None}
     sampling = sampling_of(given, "max_new_tokens")
     if not flag_of(given, "do_sample", default=True):
-        sampling = Sampling(sampling.max_new_tokens, 0.0, None, sampling.stop)
+        sampling = replace(sampling, temperature=0.0, top_p=None, top_k=None)
     return CompletionAsk(
         Ask(
             prompt=_text("inputs", string_of("inputs", members.get("inputs"))),
@@ -129,45 +121,74 @@ def inputs_of(members: Members) -> CompletionAsk:
     )
 
 
-class TextCompletion:
-    """One answer of ``/v1/completions``, as a whole or as events."""
+class TextAnswer:
+    """One answer of ``/v1/completions``, as one object or as events.
 
-    def __init__(self, id: str, model: str, created: int, *, include_usage: bool = False) -> None:  # noqa: A002 (what OpenAI calls it)
+    Args:
+        token_names: of the tokens whose log probabilities are reported; None for no report.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 (what OpenAI calls it)
+        model: str,
+        created: int,
+        *,
+        include_usage: bool = False,
+        token_names: TokenNames | None = None,
+    ) -> None:
         self._head = {"id": id, "object": "text_completion", "created": created, "model": model}
-        self._absent: dict[str, object] = {"usage": None} if include_usage else {}
+        self._include_usage = include_usage
+        self._token_names = token_names
+        self._scored = 0
 
-    def whole(self, text: str, finish_reason: FinishReason, usage: Usage) -> bytes:
-        return json_of(
-            {
-                **self._head,
-                "choices": [_choice(text, finish_reason)],
-                "usage": usage_members(usage),
-            }
-        )
+    async def whole(self, reply: TextReply) -> bytes:
+        await reply.until_end()
+        choice = self._choice(reply.text, reply, finish_reason(reply))
+        return json_of({**self._head, "choices": [choice], "usage": usage_members(reply.usage)})
 
-    def chunk(self, text: str, finish_reason: FinishReason | None = None) -> bytes:
-        return sse(
-            json_of({**self._head, "choices": [_choice(text, finish_reason)], **self._absent})
-        )
+    async def events(self, reply: TextReply) -> AsyncGenerator[bytes]:
+        absent = {"usage": None} if self._include_usage else {}
+        async for piece in reply.pieces():
+            finish = finish_reason(reply) if reply.finish is not None else None
+            choice = self._choice(piece, reply, finish)
+            yield json_of({**self._head, "choices": [choice], **absent})
+        if self._include_usage:
+            usage = usage_members(reply.usage)
+            yield json_of({**self._head, "choices": [], "usage": usage})
+        yield DONE
 
-    def usage_chunk(self, usage: Usage) -> bytes:
-        """Return the event with the token counts, sent if it was requested."""
-        return sse(json_of({**self._head, "choices": [], "usage": usage_members(usage)}))
-
-
-def generated(text: str) -> bytes:
-    """Return a whole answer in the form of text-generation-inference."""
-    return json_of([{"generated_text": text}])
-
-
-def token_event(text: str, index: int, whole: str | None = None) -> bytes:
-    """Return an event with a piece of text; the last one also has the whole text."""
-    token = {"id": 0, "text": text, "logprob": 0.0, "special": False}
-    return sse(json_of({"index": index, "token": token, "generated_text": whole, "details": None}))
+    def _choice(
+        self, text: str, reply: TextReply, finish_reason: FinishReason | None
+    ) -> dict[str, Any]:
+        logprobs = None
+        if self._token_names is not None:
+            logprobs = self._token_names.lists_of(reply.scores[self._scored :])
+            self._scored = len(reply.scores)
+        choice = {"index": 0, "text": text, "logprobs": logprobs}
+        return {**choice, "finish_reason": finish_reason}
 
 
-def _choice(text: str, finish_reason: FinishReason | None) -> dict[str, Any]:
-    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+class GeneratedAnswer:
+    """One answer in the form of text-generation-inference.
+
+    Args:
+        before: text that a whole answer begins with.
+    """
+
+    def __init__(self, before: str = "") -> None:
+        self._before = before
+
+    async def whole(self, reply: TextReply) -> bytes:
+        await reply.until_end()
+        return whole_answer(self._before + reply.text)
+
+    async def events(self, reply: TextReply) -> AsyncGenerator[bytes]:
+        """Yield an event for each piece of text; the last one also has the whole text."""
+        index = 0
+        async for piece in reply.pieces():
+            index += 1
+            yield token_data(piece, index, None if reply.finish is None else reply.text)
 
 
 def _text(name: str, text: str) -> str:

@@ -8,10 +8,13 @@ from transformers.generation.continuous_batching.cb_logits_processors import (
     ContinuousBatchingLogitsProcessorList,
 )
 
+from partway.container.models.text.row_sampling import (
+    LEAST_TEMPERATURE,
+    ROW,
+    RowSampler,
+    RowSampling,
+)
 from partway.container.models.text.settings import Sample
-
-#: A smaller temperature counts as 0: logits of 1e4 divided by this one are still finite.
-_LEAST_TEMPERATURE = 1e-4
 
 #: Tokens among which a nucleus is sought first, on a CPU; sorting a whole vocabulary takes ten
 #: times as long.
@@ -31,6 +34,7 @@ class TokenSampler(ContinuousBatchingLogitsProcessorList):  # type: ignore[misc]
     def __init__(self) -> None:
         carriers = [TemperatureLogitsWarper(0.5), TopPLogitsWarper(0.5)]  # in the order of a call
         super().__init__(LogitsProcessorList(carriers), per_request_processors=True)
+        self._row_sampling = RowSampling.first_of(self)
 
     def __call__(
         self, input_ids: torch.Tensor, scores: torch.Tensor, logits_processor_args: torch.Tensor
@@ -39,9 +43,12 @@ class TokenSampler(ContinuousBatchingLogitsProcessorList):  # type: ignore[misc]
 
         Args:
             scores: logits, [rows, vocabulary].
-            logits_processor_args: temperatures and top-p, [2, rows], as bits of a 32-bit float.
+            logits_processor_args: nothing, temperatures and top-p, [3, rows], as bits of a 32-bit
+                float.
         """
-        temperature, top_p = logits_processor_args[:, : len(scores)].view(torch.float32)
+        row_arguments, *others = logits_processor_args[:, : len(scores)]
+        scores = self._row_sampling(scores, row_arguments)
+        temperature, top_p = (each.view(torch.float32) for each in others)
         draw = self._draw_some if scores.device.type == "cpu" else self._draw_all
         return draw(scores, temperature, top_p)
 
@@ -61,14 +68,20 @@ class TokenSampler(ContinuousBatchingLogitsProcessorList):  # type: ignore[misc]
         self, scores: torch.Tensor, temperature: torch.Tensor, top_p: torch.Tensor
     ) -> torch.Tensor:
         """Draw for all rows, and keep what was asked for: a CUDA graph cannot select rows."""
-        share = (scores / temperature.clamp(min=_LEAST_TEMPERATURE)[:, None]).softmax(-1)
+        share = (scores / temperature.clamp(min=LEAST_TEMPERATURE)[:, None]).softmax(-1)
         drawn = _only(*_draw(share, top_p, scores.shape[-1]), scores)
         return torch.where(temperature[:, None] > 0, drawn, scores)
 
 
-def arguments(sample: Sample) -> dict[str, float]:
-    """Return a request's values for :class:`TokenSampler`; a temperature of 0 is greedy."""
-    greedy = sample.temperature < _LEAST_TEMPERATURE
+def arguments(sample: Sample, row: RowSampler | None = None) -> dict[str, object]:
+    """Return a request's values for :class:`TokenSampler`; a temperature of 0 is greedy.
+
+    Args:
+        row: takes the request's tokens by itself; the greedy choice is then the only one left.
+    """
+    if row is not None:
+        return {"temperature": 0.0, "top_p": 1.0, ROW: row}
+    greedy = sample.temperature < LEAST_TEMPERATURE
     return {
         "temperature": 0.0 if greedy else float(sample.temperature),
         "top_p": float(sample.top_p),

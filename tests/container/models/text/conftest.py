@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,12 @@ from partway.container.testing import Served, serving
 
 #: One thread, so that as much is computed at a time as on a smaller machine; a small cache.
 SETTINGS = TextSettings(max_new_tokens=64, threads=1, cache_bytes=4 << 20)
+
+
+async def ask(client: Any, prompt: str, **options: object) -> None:
+    """Send the first prompt of a stream, with options; replies are plain text."""
+    await client.send(json.dumps({"type": "session", "format": "text", **options}))
+    await client.send(prompt)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from partway.container.errors import Busy
 from partway.container.models.text.model import Text
 from partway.container.models.text.settings import Sample, TextSettings
 from partway.container.testing import Served, serving
-from tests.container.models.text.conftest import SETTINGS
+from tests.container.models.text.conftest import SETTINGS, ask
 from tests.container.models.text.tiny import make_chain, make_noise
 
 STREAMS = 64
@@ -29,13 +30,13 @@ async def until(condition: Callable[[], object], seconds: float = 20) -> None:
             await asyncio.sleep(0.01)
 
 
-def request(number: int, length: int = LENGTH) -> str:
-    return f'{{"prompt": "say {number}", "temperature": 0, "max_new_tokens": {length}}}'
+async def say(client: Any, number: int, length: int = LENGTH) -> None:
+    await ask(client, f"say {number}", temperature=0, max_new_tokens=length)
 
 
 async def talk(served: Served, number: int) -> str:
     async with served.stream() as client:
-        await client.send(request(number))
+        await say(client, number)
         return await client.recv()
 
 
@@ -87,14 +88,14 @@ async def test_half_of_the_clients_are_killed(serve, noise: Path) -> None:
     alone = []
     for number in range(0, STREAMS, 8):
         async with served.stream() as client:
-            await client.send(request(number, length))
+            await say(client, number, length)
             alone.append(await client.recv())
     await until(lambda: not model.engine.held_blocks())
 
     clients = [await served.stream() for _ in range(STREAMS)]
     try:
         for number, client in enumerate(clients):
-            await client.send(request(number, length))
+            await say(client, number, length)
         begun = [client.recv_streaming() for client in clients]
         for reply in begun:
             await anext(reply)

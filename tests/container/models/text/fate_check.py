@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers.generation.continuous_batching.continuous_api import BackgroundThreadStatus
@@ -158,8 +159,9 @@ async def test_many_that_fail_at_once_are_not_the_engines_trouble(serve, tmp_pat
 async def test_a_temperature_that_is_next_to_nothing(temperature: str, serve, noise: Path) -> None:
     """Logits over it are infinite, and sampling from those fails the step."""
     _, served = await serve(noise)
-    greedy = await served.invoke('{"prompt": "hi", "temperature": 0}')
-    least = await served.invoke(f'{{"prompt": "hi", "temperature": {temperature}}}')
+    greedy = await served.invoke('{"prompt": "hi", "temperature": 0}', "application/json")
+    body = f'{{"prompt": "hi", "temperature": {temperature}}}'
+    least = await served.invoke(body, "application/json")
     assert (least.status, least.body) == (200, greedy.body)
 
 
@@ -191,10 +193,10 @@ def test_a_conversation_that_hardly_shrinks() -> None:
     looks = 0
     look = prompts._tokens
 
-    def counted(turns: object) -> list[int]:
+    def counted(*turns_and_tools: Any) -> list[int]:
         nonlocal looks
         looks += 1
-        return look(turns)  # type: ignore[arg-type]
+        return look(*turns_and_tools)
 
     prompts._tokens = counted  # type: ignore[method-assign, assignment]
     said = [ChatTurn("user", PAD * 4) for _ in range(MAX_TURNS - 2)]

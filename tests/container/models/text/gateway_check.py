@@ -42,11 +42,12 @@ async def whole_output(model: Text, prompt: str, most: int) -> str:
         return tokenizer.decode(generation.tokens, skip_special_tokens=True)
 
 
-async def reply_in_parts(gateway_port: int, request: str) -> list[bytes]:
+async def reply_in_parts(gateway_port: int, prompt: str) -> list[bytes]:
     """The parts of one reply: text, PARTIAL up to the last, which is COMPLETE."""
     parts = []
     async with connect(f"http://127.0.0.1:{gateway_port}", "text") as stream:
-        await stream.send_text(request)
+        await stream.send_text('{"type": "session", "format": "text", "temperature": 0}')
+        await stream.send_text(prompt)
         async for part in stream:
             assert part.data_type is DataType.UTF8
             parts.append(part.payload)
@@ -55,12 +56,12 @@ async def reply_in_parts(gateway_port: int, request: str) -> list[bytes]:
     raise AssertionError("the reply has no end")
 
 
-async def through_gateway(port: int, request: str) -> list[bytes]:
+async def through_gateway(port: int, prompt: str) -> list[bytes]:
     endpoint = Endpoint.attached("text", Address("127.0.0.1", port), StreamPolicy())
     gateway = Gateway(Settings(port=0, endpoints=(endpoint,)))
     listening = await gateway.start()
     try:
-        return await reply_in_parts(listening.port, request)
+        return await reply_in_parts(listening.port, prompt)
     finally:
         gateway.hasten()
         await gateway.drain()
@@ -75,9 +76,7 @@ async def test_the_parts_are_the_engines_output(name: str, serve, tmp_path: Path
     model, served = await serve(make_chain(tmp_path / "model", TEXTS[name], MERGED.get(name, ())))
     expected = await whole_output(model, "hi", 64)
     assert TEXTS[name][1:] in expected, "the model does not say what it should"
-    parts = await through_gateway(
-        port_of(served.url), '{"prompt": "hi", "temperature": 0, "max_new_tokens": 64}'
-    )
+    parts = await through_gateway(port_of(served.url), "hi")
     assert b"".join(parts).decode() == expected
     for part in parts:
         part.decode()  # never half a code point
@@ -90,7 +89,5 @@ async def test_noise_too(serve, noise: Path) -> None:
     for prompt in ("a", "bb", "äöü", "日本"):
         expected = await whole_output(model, prompt, 64)
         assert "\ufffd" in expected
-        parts = await through_gateway(
-            port_of(served.url), f'{{"prompt": "{prompt}", "temperature": 0}}'
-        )
+        parts = await through_gateway(port_of(served.url), prompt)
         assert b"".join(parts).decode() == expected

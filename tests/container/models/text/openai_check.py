@@ -10,7 +10,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from partway.container.models.text.chat_completions import DONE
 from partway.container.testing import Served
 from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.workbench.conformance.checks import openai
@@ -38,8 +37,9 @@ async def ask(url: str, path: str, **members: object) -> tuple[int, bytes]:
 
 
 def events_of(body: bytes) -> list[Any]:
-    assert body.endswith(DONE)
-    events = body.removesuffix(DONE).split(b"\n\n")[:-1]
+    done = b"data: [DONE]\n\n"
+    assert body.endswith(done)
+    events = body.removesuffix(done).split(b"\n\n")[:-1]
     return [json.loads(event.removeprefix(b"data: ")) for event in events]
 
 

@@ -1,33 +1,26 @@
-"""Chat completions: bodies in, objects and events out."""
+"""Chat completions as their clients ask for them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from partway.container.models.text.chat_completions import (
-    DONE,
     MAX_MODEL_CHARACTERS,
     ChatAsk,
-    Completion,
-    Usage,
     chat_of,
-    error_event,
     is_chat,
 )
-from partway.container.models.text.generation_request import (
-    IMPOSSIBLE,
-    Ask,
-    ChatTurn,
-    Refused,
-    Sampling,
-)
+from partway.container.models.text.generation_request import Ask, ChatTurn
+from partway.container.models.text.output_constraints import MAX_SCHEMA_BYTES
+from partway.container.models.text.request_members import Refused
+from partway.container.models.text.sampling_options import IMPOSSIBLE, Sampling
+from partway.container.models.text.tools import MAX_TOOLS, ToolCall, Tools
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
-from partway.protocol.openai.errors import error_body
 
 USER = {"role": "user", "content": "hi"}
+TOOL = {"type": "function", "function": {"name": "f", "description": "F", "strict": True}}
 ASK = Ask(messages=(ChatTurn("user", "hi"),))
 
 
@@ -43,14 +36,6 @@ def refusal_of(data: bytes) -> str:
     return caught.value.reason
 
 
-def event_of(data: bytes) -> Any:
-    """What one server-sent event holds."""
-    assert data.startswith(b"data: ")
-    assert data.endswith(b"\n\n")
-    assert data.count(b"\n") == 2
-    return json.loads(data[6:])
-
-
 def test_a_body_with_everything() -> None:
     data = json.dumps(
         {
@@ -60,6 +45,10 @@ def test_a_body_with_everything() -> None:
             "temperature": 0,
             "top_p": 0.5,
             "stop": "END",
+            "seed": 7,
+            "top_k": 40,
+            "logprobs": True,
+            "top_logprobs": 3,
             "stream": True,
             "stream_options": {"include_usage": True},
             "n": 1,
@@ -67,7 +56,7 @@ def test_a_body_with_everything() -> None:
         }
     ).encode()
     turns = (ChatTurn("system", "Be brief."), ChatTurn("user", "hi"))
-    sampling = Sampling(max_new_tokens=5, temperature=0.0, top_p=0.5, stop=("END",))
+    sampling = Sampling(5, 0.0, 0.5, ("END",), top_k=40, seed=7, top_logprobs=3)
     expected = ChatAsk(Ask(messages=turns, sampling=sampling), True, True, "m", frozenset({"user"}))
     assert chat_of(data) == expected
     assert chat_of(json.loads(data)) == expected
@@ -102,9 +91,9 @@ def test_of_two_limits_the_newer_name_counts() -> None:
     "member",
     [
         {"store": True}, {"metadata": {"a": "b"}}, {"service_tier": "auto"}, {"user": "u"},
-        {"parallel_tool_calls": True}, {"reasoning_effort": "low"}, {"verbosity": "low"},
+        {"reasoning_effort": "low"}, {"verbosity": "low"},
         {"safety_identifier": "s"}, {"prompt_cache_key": "k"}, {"modalities": ["text"]},
-        {"prediction": {"type": "content", "content": "x"}}, {"seed": 1}, {"logit_bias": {"1": 2}},
+        {"prediction": {"type": "content", "content": "x"}}, {"logit_bias": {"1": 2}},
         {"presence_penalty": 1}, {"frequency_penalty": 1}, {"sagemaker_base_url": "http://x"},
         {"whatever": 1},
     ],
@@ -117,8 +106,11 @@ def test_members_without_an_effect(member: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "member",
     [
-        {"tool_choice": "none"}, {"tools": []}, {"n": 1}, {"logprobs": False}, {"top_logprobs": 0},
-        {"response_format": {"type": "text"}}, {"seed": None}, {"whatever": None},
+        {"tool_choice": "none"}, {"tools": []}, {"tools": [TOOL], "tool_choice": "none"},
+        {"tool_choice": "auto"}, {"function_call": "auto"}, {"n": 1}, {"logprobs": False},
+        {"top_logprobs": 0},
+        {"parallel_tool_calls": True}, {"response_format": {"type": "text"}}, {"seed": None},
+        {"whatever": None},
     ],
 )  # fmt: skip
 def test_values_that_ask_for_nothing(member: dict[str, object]) -> None:
@@ -145,6 +137,28 @@ def test_whether_tokens_are_counted(options: object, usage: bool) -> None:
     assert not chat_of(body(stream_options=options)).include_usage
 
 
+@pytest.mark.parametrize(
+    ("choice", "required", "callable_"),
+    [
+        (None, False, ("f", "g")),
+        ("auto", False, ("f", "g")),
+        ("required", True, ("f", "g")),
+        ({"type": "function", "function": {"name": "g"}}, True, ("g",)),
+    ],
+)
+def test_tools(choice: object, required: bool, callable_: tuple[str, ...]) -> None:
+    other = {"name": "g", "parameters": {"properties": {"a": {"type": "string"}}}}
+    tools = [TOOL, {"type": "function", "function": other}]
+    data = body(tools=tools, tool_choice=choice, parallel_tool_calls=False)
+    functions = (
+        {"name": "f", "description": "F", "parameters": {"type": "object", "properties": {}}},
+        {"name": "g", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}},
+    )
+    assert chat_of(data) == ChatAsk(
+        Ask(messages=ASK.messages, tools=Tools(functions, callable_, required, parallel=False))
+    )
+
+
 def test_a_content_in_parts_of_text() -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "refusal", "refusal": "été", "more": 1}]
     data = json.dumps({"messages": [{"role": "user", "content": parts}]}).encode()
@@ -160,14 +174,19 @@ def test_messages_as_clients_send_them() -> None:
             "content": None,
             "refusal": None,
             "annotations": [],
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f"}}],
+            "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}},
+                {"id": "2", "type": "function", "function": {"name": "g", "arguments": '{"a"'}},
+            ],
         },
         {"role": "tool", "content": "7", "tool_call_id": "1"},
         {"role": "assistant", "content": "So", "audio": None, "function_call": None},
     ]
     asked = chat_of(json.dumps({"messages": messages}).encode())
+    calls = (ToolCall("f", {"a": 1}), ToolCall("g", '{"a"'))  # the second one was cut
     assert asked.ask.messages == (
-        *(ChatTurn("system", "Be brief."), ChatTurn("user", "hi"), ChatTurn("assistant", "")),
+        *(ChatTurn("system", "Be brief."), ChatTurn("user", "hi")),
+        ChatTurn("assistant", "", calls),
         *(ChatTurn("tool", "7"), ChatTurn("assistant", "So")),
     )
     assert asked.ignored == frozenset()
@@ -221,13 +240,61 @@ def test_other_parts_are_refused(content: object, reason: str) -> None:
             "include_usage: must be true or false",
         ),
         (body(n=2), f"n: {IMPOSSIBLE['n']}"),
-        (body(tools=[{}]), f"tools: {IMPOSSIBLE['tools']}"),
-        (body(logprobs=True), f"logprobs: {IMPOSSIBLE['logprobs']}"),
+        (body(functions=[{}]), "functions: use tools and tool_choice"),
+        (body(audio={"voice": "x"}), "audio: this model makes no sound; leave it out"),
+        (body(logprobs=1), "logprobs: must be true or false"),
+        (body(logprobs=True, top_logprobs=21), "top_logprobs: must be from 0 to 20"),
+        (body(top_logprobs=1), "top_logprobs: needs logprobs; it must be true"),
         (
-            body(response_format={"type": "json_object"}),
-            f"response_format: {IMPOSSIBLE['response_format']}",
+            body(tools="f", tool_choice="none"),
+            f"tools: must be a list of at most {MAX_TOOLS} functions",
         ),
-        (body(tool_choice="required"), f"tool_choice: {IMPOSSIBLE['tool_choice']}"),
+        (
+            body(tools=[TOOL] * (MAX_TOOLS + 1)),
+            f"tools: must be a list of at most {MAX_TOOLS} functions",
+        ),
+        (body(tools=[{}]), 'tools[0]: must be {"type": "function", "function": {…}}'),
+        (
+            body(tools=[{"type": "function", "function": {"name": "a b"}}]),
+            "tools[0].function.name: must have 1 to 64 of a-z, A-Z, 0-9, _ and -",
+        ),
+        (
+            body(tools=[{"type": "function", "function": {"name": "a", "parameters": [1]}}]),
+            "tools[0].function.parameters: must be a JSON schema, as an object",
+        ),
+        (
+            body(tools=[TOOL, TOOL]),
+            "tools: two functions have the same name; each must have its own",
+        ),
+        (body(tool_choice="required"), "tool_choice: there are no tools to choose from"),
+        (
+            body(tools=[TOOL], tool_choice="any"),
+            (
+                "tool_choice: must be none, auto, required or "
+                '{"type": "function", "function": {"name": …}}'
+            ),
+        ),
+        (
+            body(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "g"}}),
+            "tool_choice: names a function that is not among the tools",
+        ),
+        (
+            body(tools=[TOOL], response_format={"type": "json_object"}),
+            "response_format, tools: both give the answer a form; send only one of them",
+        ),
+        (
+            body(
+                response_format={
+                    "type": "json_schema",
+                    "json_schema": {"schema": {"enum": ["x" * MAX_SCHEMA_BYTES]}},
+                }
+            ),
+            f"response_format.json_schema.schema: must have at most {MAX_SCHEMA_BYTES} bytes",
+        ),
+        (
+            b'{"messages": [{"role": "assistant", "tool_calls": [{}]}]}',
+            "messages[0].tool_calls[0]: must be a call with a function and its name",
+        ),
         (b'{"messages": []}', "messages: must be a list of at least one message"),
         (
             b'{"messages": [{"role": "x"}]}',
@@ -249,6 +316,8 @@ def test_why_a_body_is_refused(data: bytes, reason: str) -> None:
         ({"messages": [], "max_completion_tokens": 1}, True),
         ({"messages": [], "stream": False}, True),
         ({"messages": [], "stream_options": None}, True),
+        ({"messages": [], "tools": []}, True),
+        ({"messages": [], "logprobs": True}, True),
         ({"messages": []}, False),
         ({"messages": [], "max_new_tokens": 1}, False),
         ({"prompt": "hi", "model": "m"}, False),
@@ -257,74 +326,3 @@ def test_why_a_body_is_refused(data: bytes, reason: str) -> None:
 )
 def test_which_bodies_are_a_chat_completion_s(members: dict[str, object], chat: bool) -> None:
     assert is_chat(members) is chat
-
-
-def test_a_whole_answer() -> None:
-    completion = Completion("chatcmpl-1", "m", 1_700_000_000)
-    assert json.loads(completion.whole("été 😀\n", "stop", Usage(3, 4))) == {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1_700_000_000,
-        "model": "m",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": "été 😀\n", "refusal": None},
-                "logprobs": None,
-                "finish_reason": "stop",
-            }
-        ],
-        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
-    }
-
-
-def test_an_answer_in_events() -> None:
-    completion = Completion("chatcmpl-1", "m", 1_700_000_000)
-    head = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1_700_000_000,
-        "model": "m",
-    }
-    events = [
-        completion.first_chunk(),
-        completion.chunk("a\r\n😀"),
-        completion.last_chunk("length"),
-    ]
-    choices = [
-        {"delta": {"role": "assistant", "content": ""}, "finish_reason": None},
-        {"delta": {"content": "a\r\n😀"}, "finish_reason": None},
-        {"delta": {}, "finish_reason": "length"},
-    ]
-    assert [event_of(event) for event in events] == [
-        {**head, "choices": [{"index": 0, "logprobs": None, **choice}]} for choice in choices
-    ]
-    assert DONE == b"data: [DONE]\n\n"
-
-
-def test_events_that_count_tokens() -> None:
-    completion = Completion("chatcmpl-1", "m", 1, include_usage=True)
-    for event in (completion.first_chunk(), completion.chunk("a"), completion.last_chunk("stop")):
-        assert event_of(event)["usage"] is None
-    last = event_of(completion.usage_chunk(Usage(3, 4)))
-    assert last["choices"] == []
-    assert last["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-
-
-def test_the_exact_bytes_of_an_event() -> None:
-    expected = (
-        'data: {"id":"c","created":1,"model":"m","object":"chat.completion.chunk",'
-        '"choices":[{"index":0,"delta":{"content":"\\"é\\""},"logprobs":null,"finish_reason":null}]}'
-        "\n\n"
-    )
-    assert Completion("c", "m", 1).chunk('"é"') == expected.encode()
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"), [(400, "invalid_request_error"), (413, "invalid_request_error"),
-                         (500, "server_error"), (503, "server_error")],
-)  # fmt: skip
-def test_errors(status: int, kind: str) -> None:
-    expected = {"error": {"message": "no “é”", "type": kind, "param": None, "code": None}}
-    assert json.loads(error_body("no “é”", status)) == expected
-    assert event_of(error_event("no “é”", status)) == expected

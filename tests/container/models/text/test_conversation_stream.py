@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
-from partway.container.errors import Busy, ModelError
+from partway.container.errors import ModelError
 from partway.container.models.text.conversation_stream import ConversationStream
-from partway.container.models.text.generation import Finish, Generation
-from partway.container.models.text.generation_request import ChatTurn, Refused, Sampling
+from partway.container.models.text.generation_request import ChatTurn
 from partway.container.models.text.prompts import Conversation
 from partway.container.models.text.replies import TextReply
-from partway.container.models.text.settings import Sample
+from partway.container.models.text.request_members import Refused
+from partway.container.models.text.sampling_options import Sampling
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from tests.container.models.text.spoken import Said
 from tests.container.wire import PATIENCE
 
 COMPLETE = CompletionState.COMPLETE
-
-
-class Said(Generation):
-    """An engine's reply whose tokens are code points, let out by the test."""
-
-    def __init__(self, prompt: str) -> None:
-        super().__init__(lambda _: None, list(map(ord, prompt)), 100, Sample())
-
-    def say(self, text: str, finish: Finish | None = None) -> None:
-        self.extend(list(map(ord, text)), finish)
+IN_JSON = {"type": "session"}
 
 
 class Scene:
@@ -37,8 +31,11 @@ class Scene:
         self._messages: asyncio.Queue[str | None] = asyncio.Queue()
         self._generations: asyncio.Queue[Said] = asyncio.Queue()
         self.prompts: list[list[ChatTurn]] = []
+        self.samplings: list[Sampling] = []
         self.sent: list[PayloadPart] = []
         self.hold: asyncio.Event | None = None  # while set and not over, no reply begins
+        self.refusal: Refused | None = None
+        self._heard = 0
         self._news = asyncio.Condition()
         self.talk = asyncio.create_task(ConversationStream(self._begin, self, queued).run())
 
@@ -48,6 +45,9 @@ class Scene:
         while (message := await self._messages.get()) is not None:
             yield message
 
+    async def send(self, message: str) -> None:
+        await self.send_part(PayloadPart(message.encode(), DataType.UTF8, COMPLETE))
+
     async def send_part(self, part: PayloadPart) -> None:
         async with self._news:
             self.sent.append(part)
@@ -55,17 +55,21 @@ class Scene:
 
     async def _begin(self, conversation: Conversation, sampling: Sampling) -> TextReply:
         self.prompts.append(list(conversation.turns))
+        self.samplings.append(sampling)
         if self.hold is not None:
             await self.hold.wait()
+        if self.refusal is not None:
+            raise self.refusal
         generation = Said("p")
         self._generations.put_nowait(generation)
-        return TextReply(generation, lambda tokens: "".join(map(chr, tokens)), sampling.stop)
+        return generation.reply(*sampling.stop)
 
     # What the test does.
 
-    def ask(self, *messages: str) -> None:
+    def ask(self, *messages: str | dict[str, object]) -> None:
         for message in messages:
-            self._messages.put_nowait(message)
+            text = message if isinstance(message, str) else json.dumps(message)
+            self._messages.put_nowait(text)
 
     def end(self) -> None:
         self._messages.put_nowait(None)
@@ -80,9 +84,31 @@ class Scene:
             await self._news.wait_for(lambda: len(self.sent) >= len(parts))
         assert [shown(part) for part in self.sent] == list(parts)
 
+    async def next_events(self, count: int) -> list[Any]:
+        """Wait for so many messages in JSON that were not taken yet."""
+        first, self._heard = self._heard, self._heard + count
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(lambda: len(self.sent) >= self._heard)
+        return [event(part) for part in self.sent[first : self._heard]]
+
+    async def heard(self, *events: object) -> None:
+        assert await self.next_events(len(events)) == list(events)
+
     async def ended(self) -> None:
         async with asyncio.timeout(PATIENCE):
             await self.talk
+
+
+def event(part: PayloadPart) -> Any:
+    """A message in JSON."""
+    assert (part.data_type, part.completion) == (DataType.UTF8, COMPLETE)
+    return json.loads(part.payload)
+
+
+def end_of(finish_reason: str, *, prompt: int = 1, reply: int = 0) -> dict[str, object]:
+    counts = {"prompt_tokens": prompt, "completion_tokens": reply}
+    usage = {**counts, "total_tokens": prompt + reply}
+    return {"type": "end", "finish_reason": finish_reason, "usage": usage}
 
 
 def shown(part: PayloadPart) -> str:
@@ -131,17 +157,99 @@ async def test_what_was_said_is_remembered(scene: Scene) -> None:
     assert scene.prompts[-1] == [ChatTurn(*turn) for turn in [*turns, ("user", "three")]]
 
 
-async def test_messages_take_the_place_of_what_is_remembered(scene: Scene) -> None:
-    scene.ask("one")
-    (await scene.reply()).say("1", "stop")
+@pytest.mark.parametrize(
+    "text",
+    ["{x} what is this", '{"messages": [{"role": "user", "content": "anew"}]}', '{"type": "x"}'],
+)
+async def test_text_that_looks_like_json_is_text(text: str, scene: Scene) -> None:
+    for number, message in enumerate((text, '{"type": "session"}', text), start=1):
+        scene.ask(message)
+        (await scene.reply()).say("1", "stop")
+        await scene.sent_are(*["1|"] * number)
+        assert scene.prompts[-1][-1] == ChatTurn("user", message)
+    assert len(scene.prompts[-1]) == 5
+
+
+async def test_a_session_in_text_has_a_system_and_options(scene: Scene) -> None:
+    session = {"type": "session", "format": "text", "system": "Be brief.", "seed": 3, "stop": "END"}
+    scene.ask(session, '{"seed": 4}')
+    (await scene.reply()).say("1END", "stop")
     await scene.sent_are("1|")
-    scene.ask('{"messages": [{"role": "user", "content": "anew"}]}')
-    (await scene.reply()).say("2", "stop")
-    await scene.sent_are("1|", "2|")
-    scene.ask("next")
+    assert scene.prompts == [[ChatTurn("system", "Be brief."), ChatTurn("user", '{"seed": 4}')]]
+    assert scene.samplings == [Sampling(seed=3, stop=("END",))]
+
+
+async def test_a_session_in_json_answers_in_json(scene: Scene) -> None:
+    scene.ask({**IN_JSON, "temperature": 0.5, "seed": 3}, {"prompt": "one", "seed": 4})
+    reply = await scene.reply()
+    reply.say("a")
+    reply.say("b", "length")
+    await scene.heard({"type": "text", "text": "ab"}, end_of("length", reply=2))
+    assert scene.samplings == [Sampling(temperature=0.5, seed=4)]
+
+
+async def test_messages_take_the_place_of_what_is_remembered(scene: Scene) -> None:
+    scene.ask(IN_JSON, {"prompt": "one"})
+    (await scene.reply()).say("1", "stop")
+    await scene.heard({"type": "text", "text": "1"}, end_of("stop", reply=1))
+    scene.ask({"messages": [{"role": "user", "content": "anew"}]})
+    (await scene.reply()).say("", "stop")
+    await scene.heard(end_of("stop"))
+    scene.ask({"prompt": "next"})
     await scene.reply()
     assert scene.prompts[1] == [ChatTurn("user", "anew")]
-    assert [turn.content for turn in scene.prompts[2]] == ["anew", "2", "next"]
+    assert [turn.content for turn in scene.prompts[2]] == ["anew", "", "next"]
+
+
+async def test_a_later_session_changes_the_system_and_the_options(scene: Scene) -> None:
+    scene.ask({**IN_JSON, "system": "A", "seed": 1}, {"prompt": "one"})
+    (await scene.reply()).say("", "stop")
+    scene.ask({**IN_JSON, "system": "B", "top_k": 2}, {"prompt": "two"})
+    (await scene.reply()).say("", "stop")
+    assert [turns[0] for turns in scene.prompts] == [ChatTurn("system", at) for at in "AB"]
+    assert len(scene.prompts[1]) == 4
+    assert scene.samplings == [Sampling(seed=1), Sampling(top_k=2)]
+
+
+@pytest.mark.parametrize(
+    ("session", "message", "reason"),
+    [
+        (IN_JSON, "hi", "the message must be a JSON object: a request, or a session"),
+        (IN_JSON, "{", "not JSON: "),
+        (IN_JSON, {"prompt": "a", "n": 2}, "n: a request gets one answer"),
+        (IN_JSON, {**IN_JSON, "format": "xml"}, "format: is 'xml'; it must be json or text"),
+        (IN_JSON, {**IN_JSON, "prompt": "a"}, "'prompt': not a parameter of this model"),
+        ({**IN_JSON, "seed": "x"}, {}, "seed: must be a whole number"),
+    ],
+)
+async def test_a_wrong_request_in_json_is_answered(
+    session: dict[str, object], message: str | dict[str, object], reason: str, scene: Scene
+) -> None:
+    scene.ask(session, message)
+    (error,) = await scene.next_events(1)
+    assert error["error"]["message"].startswith(reason)
+    assert error["error"]["type"] == "invalid_request_error"
+    if session is not IN_JSON:
+        await scene.next_events(1)
+    scene.ask({"prompt": "one"})
+    (await scene.reply()).say("", "stop")
+    await scene.heard(end_of("stop"))
+
+
+async def test_a_reply_that_fails_in_json_leaves_no_turn_behind(scene: Scene) -> None:
+    scene.ask(IN_JSON, {"prompt": "one"})
+    (await scene.reply()).say("1", "stop")
+    await scene.heard({"type": "text", "text": "1"}, end_of("stop", reply=1))
+    scene.refusal = Refused("the prompt has 9 tokens")
+    scene.ask({"prompt": "two"})
+    (error,) = await scene.next_events(1)
+    assert error["error"]["message"] == "the prompt has 9 tokens"
+    scene.refusal = None
+    scene.ask({"prompt": "three"})
+    (await scene.reply()).fail(ModelError("NaN"))
+    (error,) = await scene.next_events(1)
+    assert error["error"]["type"] == "server_error"
+    assert [turn.content for turn in scene.prompts[-1]] == ["one", "1", "three"]
 
 
 async def test_a_request_interrupts_the_reply_that_is_under_way(scene: Scene) -> None:
@@ -163,26 +271,41 @@ async def test_a_request_interrupts_the_reply_that_is_under_way(scene: Scene) ->
 
 
 async def test_one_that_queues_waits(scene: Scene) -> None:
-    scene.ask("one", '{"prompt": "two", "queue": true}')
+    scene.ask(IN_JSON, {"prompt": "one"}, {"prompt": "two", "queue": True})
     first = await scene.reply()
     first.say("1")
-    await scene.sent_are("1")
+    await scene.heard({"type": "text", "text": "1"})
     assert first.finish is None
     first.say("", "stop")
     (await scene.reply()).say("2", "stop")
-    await scene.sent_are("1", "|", "2|")
+    await scene.heard(
+        *(end_of("stop", reply=1), {"type": "text", "text": "2"}, end_of("stop", reply=1))
+    )
 
 
 async def test_an_interruption_is_one_for_those_that_wait_too(scene: Scene) -> None:
-    """Each request still gets a message, so that clients can count."""
-    scene.ask("one")
+    """Each request still gets an answer, so that clients can count."""
+    scene.ask(IN_JSON, {"prompt": "one"})
     first = await scene.reply()
-    scene.ask('{"prompt": "two", "queue": true}', "three")
+    scene.ask({"prompt": "two", "queue": True}, {"prompt": "three"})
     last = await scene.reply()
     assert first.finish == "cancelled"
-    last.say("3", "stop")
-    await scene.sent_are("|", "|", "3|")
+    last.say("", "stop")
+    await scene.heard(end_of("cancelled"), end_of("cancelled", prompt=0), end_of("stop"))
     assert [turns[-1].content for turns in scene.prompts] == ["one", "three"]
+
+
+async def test_of_a_burst_the_last_one_is_answered(scene: Scene) -> None:
+    scene.ask("one")
+    first = await scene.reply()
+    first.say("1")
+    await scene.sent_are("1")
+    scene.ask(*map(str, range(50)))
+    last = await scene.reply()
+    assert first.finish == "cancelled"
+    last.say("ok", "stop")
+    await scene.sent_are("1", *["|"] * 50, "ok|")
+    assert [turns[-1].content for turns in scene.prompts] == ["one", "49"]
 
 
 async def test_an_interruption_while_a_reply_begins(scene: Scene) -> None:
@@ -201,20 +324,18 @@ async def test_an_interruption_while_a_reply_begins(scene: Scene) -> None:
 
 
 async def test_too_many_wait(scene: Scene) -> None:
-    queued = '{"prompt": "more", "queue": true}'
-    scene.ask("one")
+    queued = {"prompt": "more", "queue": True}
+    scene.ask(IN_JSON, {"prompt": "one"})
     first = await scene.reply()
     scene.ask(*[queued] * 4)
-    with pytest.raises(ExceptionGroup) as caught:
-        await scene.ended()
-    assert caught.group_contains(
-        Busy, match="3 requests of this stream are waiting, and that is the limit"
-    )
-    assert first.finish == "cancelled"
+    (error,) = await scene.next_events(1)
+    reason = "3 requests of this stream are waiting, and that is the limit"
+    assert error["error"]["message"] == reason
+    assert first.finish is None
 
 
 async def test_a_stop_string_ends_the_reply(scene: Scene) -> None:
-    scene.ask('{"prompt": "one", "stop": "END"}')
+    scene.ask({"type": "session", "format": "text", "stop": "END"}, "one")
     reply = await scene.reply()
     reply.say("abcE")
     await scene.sent_are("abc")
@@ -227,7 +348,7 @@ async def test_a_stop_string_ends_the_reply(scene: Scene) -> None:
 
 
 async def test_what_is_held_back_for_a_stop_string_leaves_with_the_end(scene: Scene) -> None:
-    scene.ask('{"prompt": "one", "stop": "END"}')
+    scene.ask({"type": "session", "format": "text", "stop": "END"}, "one")
     reply = await scene.reply()
     reply.say("abcE")
     await scene.sent_are("abc")
@@ -236,18 +357,18 @@ async def test_what_is_held_back_for_a_stop_string_leaves_with_the_end(scene: Sc
 
 
 async def test_the_input_is_over_before_the_reply(scene: Scene) -> None:
-    scene.ask("one", '{"prompt": "two", "queue": true}')
+    scene.ask(IN_JSON, {"prompt": "one"}, {"prompt": "two", "queue": True})
     scene.end()
-    (await scene.reply()).say("1", "stop")
-    (await scene.reply()).say("2", "stop")
+    (await scene.reply()).say("", "stop")
+    (await scene.reply()).say("", "length")
     await scene.ended()
-    await scene.sent_are("1|", "2|")
+    await scene.heard(end_of("stop"), end_of("length"))
 
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (lambda scene, reply: scene.ask('{"seed": 1}'), Refused),
+        (lambda scene, reply: scene.ask(" "), Refused),
         (lambda scene, reply: reply.fail(ModelError("NaN")), ModelError),
     ],
     ids=["a request", "a reply"],

@@ -11,22 +11,34 @@ from hypothesis import strategies as st
 
 from partway.container.errors import ModelError
 from partway.container.models.text.generation_request import (
-    IMPOSSIBLE,
-    MAX_NEW_TOKENS,
-    MAX_STOP_CHARACTERS,
-    MAX_TEXT_BYTES,
     MAX_TURNS,
     Ask,
     ChatTurn,
-    Refused,
-    Sampling,
     ask_of,
+    prompt_of,
+)
+from partway.container.models.text.output_constraints import Constraint
+from partway.container.models.text.request_members import (
+    MAX_TEXT_BYTES,
+    Refused,
     members_of,
     quoted,
+)
+from partway.container.models.text.sampling_options import (
+    IMPOSSIBLE,
+    MAX_NEW_TOKENS,
+    MAX_SEED,
+    MAX_STOP_CHARACTERS,
+    Sampling,
 )
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 
 USER = {"role": "user", "content": "hi"}
+JSON_OBJECT = Constraint(
+    "response_format",
+    'start: %json {"type": "object", "x-guidance": '
+    '{"whitespace_pattern": "[ \\\\t\\\\r\\\\n]{0,16}"}}',
+)
 NO_NAME = "Expecting property name enclosed in double quotes"
 HALF = "has half of a surrogate pair; it must be valid Unicode text"
 
@@ -66,10 +78,16 @@ def test_plain_text_is_a_prompt_as_it_is(text: str) -> None:
     assert members_of(text) is None
 
 
+@pytest.mark.parametrize("text", ["{x} what is this", '{"messages": []}', "{", '{"seed": '])
+def test_plain_text_that_looks_like_json_is_a_prompt_where_only_text_is_read(text: str) -> None:
+    assert prompt_of(text) == prompt_of(text.encode()) == Ask(prompt=text)
+
+
 def test_json_says_more() -> None:
     text = """ \n{"prompt": "hi", "max_new_tokens": 5, "temperature": 0.5, "top_p": 0.9,
-        "stop": ["\\n", "END"], "queue": true}"""
-    sampling = Sampling(max_new_tokens=5, temperature=0.5, top_p=0.9, stop=("\n", "END"))
+        "stop": ["\\n", "END"], "queue": true, "top_k": 40, "seed": -7,
+        "response_format": {"type": "json_object"}}"""
+    sampling = Sampling(5, 0.5, 0.9, ("\n", "END"), 40, -7, JSON_OBJECT)
     expected = Ask(prompt="hi", sampling=sampling, queue=True)
     assert ask_of(text) == ask_of(text.encode()) == expected
     members = members_of(text)
@@ -109,12 +127,16 @@ def test_a_whole_conversation() -> None:
         ("top_p", 0.001),
         ("max_new_tokens", 1),
         ("max_new_tokens", MAX_NEW_TOKENS),
+        ("top_k", 1),
+        ("seed", 0),
+        ("seed", MAX_SEED),
+        ("seed", -MAX_SEED - 1),
     ],
 )
 def test_values_at_their_limits(member: str, value: float) -> None:
     found = getattr(sampling_of(**{member: value}), member)
     assert found == value
-    assert type(found) is (int if member == "max_new_tokens" else float)
+    assert type(found) is (float if member in ("temperature", "top_p") else int)
 
 
 @pytest.mark.parametrize(
@@ -126,12 +148,17 @@ def test_values_at_their_limits(member: str, value: float) -> None:
         *(("stop", value) for value in ("", ["a", ""], 5, [5], [["a"]], {"a": 1}, False)),
         ("stop", ["a"] * 5),
         ("stop", "a" * (MAX_STOP_CHARACTERS + 1)),
+        *(("top_k", value) for value in (-2, 1.0, True, "5", MAX_NEW_TOKENS + 1)),
+        *(("seed", value) for value in (1.0, True, "5", MAX_SEED + 1, -MAX_SEED - 2)),
+        *(("response_format", value) for value in ("json", [], {}, {"type": 1}, {"type": "xml"})),
+        ("response_format", {"type": "json_schema"}),
+        ("response_format", {"type": "json_schema", "json_schema": {"schema": [1]}}),
         *(("queue", value) for value in (0, 1, "true", [])),
         *(("prompt", value) for value in ("", " \n", 5, ["hi"], {}, True)),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_its_name(member: str, value: object) -> None:
-    assert refusal_of(**{member: value}).startswith(f"{member}: ")
+    assert refusal_of(**{member: value}).startswith(member)
 
 
 def test_a_number_that_becomes_infinite() -> None:
@@ -150,12 +177,6 @@ def test_what_cannot_be_honoured_is_refused_by_its_name(member: str) -> None:
     assert refusal_of(**{member: 7}) == f"{member}: {IMPOSSIBLE[member]}"
 
 
-def test_the_reason_against_a_seed() -> None:
-    assert (
-        refusal_of(seed=0) == "seed: concurrent requests share one random generator; leave it out"
-    )
-
-
 @pytest.mark.parametrize(
     ("member", "value"),
     [
@@ -166,6 +187,8 @@ def test_the_reason_against_a_seed() -> None:
         ("logit_bias", {}),
         ("tools", []),
         ("response_format", {"type": "text"}),
+        ("top_k", 0),
+        ("top_k", -1),
     ],
 )
 def test_what_asks_for_nothing_is_not_refused(member: str, value: object) -> None:
@@ -338,7 +361,10 @@ json_values = st.recursive(
     max_leaves=8,
 )
 names = st.sampled_from(
-    ["messages", "prompt", "max_new_tokens", "temperature", "top_p", "stop", "queue", "seed", "n"]
+    [
+        *("messages", "prompt", "max_new_tokens", "temperature", "top_p", "stop", "queue", "seed"),
+        *("n", "top_k", "response_format", "logprobs"),
+    ]
 )
 
 

@@ -6,28 +6,48 @@ from typing import Any
 
 import pytest
 
-from partway.container.models.text.generation_request import MAX_TURNS, Ask, ChatTurn, Refused
+from partway.container.models.text.generation_request import MAX_TURNS, Ask, ChatTurn
 from partway.container.models.text.prompts import MAX_REMEMBERED, Conversation, Prompts
+from partway.container.models.text.request_members import Refused
+from partway.container.models.text.tools import ToolCall, Tools
 
 
 class Letters:
-    """A tokenizer: a token for each character, and one for each turn of a chat."""
+    """A tokenizer: a token for each character, and one for each turn of a chat.
 
-    def __init__(self, *, chat: bool = True, error: Exception | None = None) -> None:
+    Args:
+        shows_tools: whether the chat template tells of tools and calls.
+    """
+
+    def __init__(
+        self, *, chat: bool = True, error: Exception | None = None, shows_tools: bool = False
+    ) -> None:
         self.chat_template = "a template" if chat else None
         self._error = error
+        self._shows_tools = shows_tools
 
     def __call__(self, text: str) -> dict[str, list[int]]:
         return {"input_ids": [ord(letter) for letter in text]}
 
     def apply_chat_template(
-        self, turns: list[dict[str, str]], *, add_generation_prompt: bool, return_dict: bool
-    ) -> dict[str, Any]:
-        assert add_generation_prompt
-        assert return_dict
+        self,
+        turns: list[dict[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        return_dict: bool = False,
+        tools: list[dict[str, Any]] | None = None,
+        tokenize: bool = True,
+    ) -> Any:
         if self._error is not None:
             raise self._error
-        return self("".join(f"<{turn['role'][0]}{turn['content']}" for turn in turns) + "<")
+        shown = [
+            f"<{turn['role'][0]}{turn['content']}{turn.get('tool_calls', '')}" for turn in turns
+        ]
+        if tools and self._shows_tools:
+            shown.insert(0, f"[{tools[0]['function']['name']}]")
+        text = "".join(shown) + "<"
+        assert tokenize is return_dict is add_generation_prompt or not tokenize
+        return self(text) if tokenize else text
 
 
 def asked(tokens: list[int]) -> str:
@@ -146,3 +166,44 @@ def test_what_is_remembered_is_bounded() -> None:
         conversation.ask(Ask(prompt="b" * (MAX_REMEMBERED // 4)))
     assert sum(len(turn.content) for turn in conversation.turns) <= MAX_REMEMBERED
     assert conversation.turns[-1].role == "user"
+
+
+TOOLS = Tools(({"name": "f", "parameters": {"type": "object"}},), ("f",), required=True)
+CALLED = [ChatTurn("user", "hi"), ChatTurn("assistant", "", (ToolCall("f", {"a": 1}),))]
+
+
+def test_tools_go_through_a_template_that_tells_of_them() -> None:
+    prompts = Prompts(Letters(shows_tools=True), 1000)
+    said = asked(prompts.prompt(CALLED, 10, whole=True, tools=TOOLS).tokens)
+    call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    assert said == f"[f]<uhi<a{[call]}<"
+
+
+@pytest.mark.parametrize(
+    ("first", "begins"), [((), "<s"), ((ChatTurn("system", "Be brief."),), "<sBe brief.\n\n")]
+)
+def test_another_template_gets_them_in_the_system_s_turn(
+    first: tuple[ChatTurn, ...], begins: str
+) -> None:
+    prompts = Prompts(Letters(), 1000)
+    said = asked(prompts.prompt([*first, *CALLED], 10, whole=True, tools=TOOLS).tokens)
+    assert said == (
+        begins + "You can call these functions:\n"
+        '{"name": "f", "parameters": {"type": "object"}}\n'
+        "Answer the user with one call, written like this: "
+        """{"name": "the function's name", "arguments": {…}}"""
+        '<uhi<a{"name": "f", "arguments": {"a": 1}}<'
+    )
+
+
+def test_without_a_template_there_are_no_tools() -> None:
+    with pytest.raises(Refused, match="tools: this model has no chat template"):
+        Prompts(Letters(chat=False), 100).prompt(turns("hi"), 5, whole=True, tools=TOOLS)
+
+
+def test_the_system_s_turn_is_set_and_set_again() -> None:
+    conversation = Conversation()
+    for system in ("A", "B"):
+        conversation.instruct(system)
+        conversation.ask(Ask(prompt="a"))
+        assert [turn.content for turn in conversation.turns[:2]] == [system, "a"]

@@ -6,17 +6,20 @@ import json
 
 import pytest
 
-from partway.container.models.text.chat_completions import Usage
-from partway.container.models.text.generation_request import IMPOSSIBLE, Ask, Refused, Sampling
+from partway.container.models.text.generation_request import Ask
+from partway.container.models.text.openai_answers import DONE
+from partway.container.models.text.request_members import Refused
+from partway.container.models.text.sampling_options import IMPOSSIBLE, Sampling
 from partway.container.models.text.text_completions import (
     CompletionAsk,
-    TextCompletion,
+    GeneratedAnswer,
+    TextAnswer,
     completion_of,
-    generated,
     inputs_of,
     is_inputs,
-    token_event,
 )
+from partway.container.models.text.token_scores import TokenNames
+from tests.container.models.text.spoken import Letters, spoken
 
 
 def raw(prompt: str, sampling: Sampling | None = None) -> Ask:
@@ -35,9 +38,10 @@ def test_a_completion() -> None:
             "stream_options": {"include_usage": True},
             "echo": True,
             "n": 1,
+            "logprobs": 3,
         }
     )
-    sampling = Sampling(max_new_tokens=3, temperature=0.0, stop=("x",))
+    sampling = Sampling(max_new_tokens=3, temperature=0.0, stop=("x",), top_logprobs=3)
     ignored = frozenset({"echo"})
     assert asked == CompletionAsk(raw("hi", sampling), True, True, "m", ignored=ignored)
     assert completion_of({"prompt": " \n"}) == CompletionAsk(raw(" \n"))
@@ -79,6 +83,8 @@ def test_inputs() -> None:
         (completion_of, {"prompt": "a", "best_of": 2}, f"best_of: {IMPOSSIBLE['n']}"),
         (completion_of, {"prompt": "a", "suffix": "b"}, "suffix: this model cannot insert"),
         (completion_of, {"prompt": "a", "max_tokens": 0}, "max_tokens: must be from 1"),
+        (completion_of, {"prompt": "a", "logprobs": 21}, "logprobs: must be from 0 to 20"),
+        (completion_of, {"prompt": "a", "logprobs": True}, "logprobs: must be a whole number"),
         (inputs_of, {"inputs": ["a"]}, "inputs: must be a string"),
         (inputs_of, {"inputs": ""}, "inputs: must not be empty"),
         (inputs_of, {"inputs": "a", "parameters": 1}, "parameters: must be an object"),
@@ -92,24 +98,48 @@ def test_why_a_body_is_refused(read, members, reason) -> None:
     assert caught.value.reason.startswith(reason)
 
 
-def test_answers() -> None:
-    completion = TextCompletion("cmpl-1", "m", 7, include_usage=True)
-    head = {"id": "cmpl-1", "object": "text_completion", "created": 7, "model": "m"}
-    choice = {"index": 0, "text": "é", "logprobs": None, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-    assert json.loads(completion.whole("é", "stop", Usage(3, 4))) == {
-        **head,
-        "choices": [choice],
-        "usage": usage,
+async def data_of(events) -> list[object]:
+    return [DONE if data == DONE else json.loads(data) async for data in events]
+
+
+HEAD = {"id": "cmpl-1", "object": "text_completion", "created": 7, "model": "m"}
+USAGE = {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
+
+
+def choice_of(text: str, finish_reason: str | None = None) -> dict[str, object]:
+    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+
+
+async def test_a_whole_completion() -> None:
+    answer = TextAnswer("cmpl-1", "m", 7)
+    said = json.loads(await answer.whole(spoken("é", "d", prompt="hi")))
+    assert said == {**HEAD, "choices": [choice_of("éd", "stop")], "usage": USAGE}
+
+
+async def test_a_completion_in_events() -> None:
+    answer = TextAnswer("cmpl-1", "m", 7, include_usage=True)
+    assert await data_of(answer.events(spoken("é", "d", prompt="hi", finish="length"))) == [
+        {**HEAD, "choices": [choice_of("é")], "usage": None},
+        {**HEAD, "choices": [choice_of("d")], "usage": None},
+        {**HEAD, "choices": [choice_of("", "length")], "usage": None},
+        {**HEAD, "choices": [], "usage": USAGE},
+        DONE,
+    ]
+
+
+async def test_log_probabilities_are_lists() -> None:
+    answer = TextAnswer("cmpl-1", "m", 7, token_names=TokenNames(Letters()))
+    said = json.loads(await answer.whole(spoken("a", "b", scored=True)))
+    assert said["choices"][0]["logprobs"] == {
+        "tokens": ["a", "b"],
+        "token_logprobs": [-0.5, -0.5],
+        "top_logprobs": [{"a": -0.5}, {"b": -0.5}],
     }
-    assert event_of(completion.chunk("é", "stop")) == {**head, "choices": [choice], "usage": None}
-    assert event_of(completion.usage_chunk(Usage(3, 4))) == {**head, "choices": [], "usage": usage}
-    assert json.loads(generated("é")) == [{"generated_text": "é"}]
-    assert event_of(token_event("é", 2, "dé"))["token"]["text"] == "é"
-    assert event_of(token_event("é", 2, "dé"))["generated_text"] == "dé"
 
 
-def event_of(data: bytes):
-    assert data.startswith(b"data: ")
-    assert data.endswith(b"\n\n")
-    return json.loads(data[6:])
+async def test_inputs_are_answered_as_their_clients_read_it() -> None:
+    assert json.loads(await GeneratedAnswer("x").whole(spoken("é"))) == [{"generated_text": "xé"}]
+    first, last = await data_of(GeneratedAnswer().events(spoken("é")))
+    token = {"id": 0, "text": "é", "logprob": 0.0, "special": False}
+    assert first == {"index": 1, "token": token, "generated_text": None, "details": None}
+    assert (last["token"]["text"], last["generated_text"]) == ("", "é")

@@ -82,13 +82,16 @@ def make_noise(folder: Path, *, seed: int = 0, chat: bool = True, window: int = 
     return save(model, fast, folder)
 
 
-def make_chain(folder: Path, text: str, merged: Sequence[str] = ()) -> Path:
+def make_chain(
+    folder: Path, text: str, merged: Sequence[str] = (), added: Sequence[str] = ()
+) -> Path:
     """A model that says a text for ever, whatever comes before.
 
     Each token has one successor, so no token may come twice in the text. What follows a token that
-    is not in it is the text's beginning.
+    is not in it is the text's beginning. Words that are added are one token each.
     """
     fast = tokenizer(merged)
+    fast.add_tokens(list(added))
     chain = fast(text)["input_ids"]
     assert len(set(chain)) == len(chain), "a token comes twice"
     size = len(fast)
