@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,21 +143,21 @@ class Text(Model):
         body = await _body(request)
         members = None if _is_text(request) else members_of(body)
         if members is not None and is_chat(members):
-            return await self._in_openai_form(self._chat(members))
+            return await self._in_openai_form(self._chat, members)
         if members is not None and is_inputs(members):
-            return await self._in_openai_form(self._generate(members))
+            return await self._in_openai_form(self._generate, members)
         reply = await self._answer(prompt_of(body) if members is None else ask_of(members))
         return Reply(_Body(reply, reply.pieces()), "text/plain; charset=utf-8")
 
     @request_route("v1/chat/completions")
     async def chat_completions(self, request: Request) -> Reply:
         """Answer a chat completion request of OpenAI's clients."""
-        return await self._in_openai_form(self._chat(await _members(request)))
+        return await self._in_openai_form(self._chat, request)
 
     @request_route("v1/completions")
     async def completions(self, request: Request) -> Reply:
         """Answer a completion request of OpenAI's clients."""
-        return await self._in_openai_form(self._continue(await _members(request)))
+        return await self._in_openai_form(self._continue, request)
 
     @request_route("v1/models", method="GET")
     async def models(self, request: Request) -> Reply:
@@ -232,10 +232,12 @@ class Text(Model):
 
     # --- Forms of answers ------------------------------------------------------------------------
 
-    async def _in_openai_form(self, answer: Awaitable[Reply]) -> Reply:
+    async def _in_openai_form(
+        self, answer: Callable[[Members], Awaitable[Reply]], asked: Request | Members
+    ) -> Reply:
         """Return an answer; a refusal has the form that OpenAI's clients read."""
         try:
-            return await answer
+            return await answer(await _members(asked) if isinstance(asked, Request) else asked)
         except ModelError as error:
             return Reply(error_body(error.reason, error.status), JSON, status=error.status)
 

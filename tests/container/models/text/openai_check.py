@@ -104,7 +104,7 @@ async def test_it_conforms(url: str) -> None:
     subject = Subject(container_address(url))
     report = await Run(openai.checks, BUILT_IN["chat"]).run(subject)
     *others, paths = report.results
-    assert {each.verdict for each in others} == {Verdict.PASS}
+    assert not [each for each in others if each.verdict is not Verdict.PASS]
     assert "only Partway routes GET /v1/models" in paths.said
 
 
