@@ -57,7 +57,8 @@ class ConversationStream:
     2. Each request gets one answer, sent piece by piece as it is sampled.
     3. A request interrupts the current one and supersedes all waiting ones, whose answers are
        empty. In JSON, a request with ``queue`` waits for its turn.
-    4. The conversation is remembered; of an interrupted reply, the part that was sent.
+    4. The conversation is remembered; of an interrupted reply, the part that was sent. A request
+       that was interrupted before its first piece is forgotten.
     5. In plain text an invalid or failed request closes the stream with a code and a reason. In
        JSON its answer is an error, and the stream goes on.
 
@@ -71,6 +72,8 @@ class ConversationStream:
         self._stream = stream
         self._queued = queued
         self._session: StreamSession | None = None
+        #: The system's turn for the requests that come next; None once the conversation has it.
+        self._system: str | None = None
         self._conversation = Conversation()
         self._waiting: deque[_Request] = deque()
         self._current: _Request | None = None
@@ -93,8 +96,7 @@ class ConversationStream:
             session = self._session = StreamSession(in_json=is_session(message))
         if session.in_json and is_session(message):
             self._session = session = session_of(message)
-            if session.system is not None:
-                self._conversation.instruct(session.system)
+            self._system = session.system if session.system is not None else self._system
         else:
             self._add(_Request(session.ask_of(message), self._answer_form()))
 
@@ -133,6 +135,9 @@ class ConversationStream:
         if request.interrupted:
             await request.answer.end("", "cancelled", _NOTHING)
             return
+        if self._system is not None:
+            self._conversation.instruct(self._system)
+            self._system = None
         before = list(self._conversation.turns)
         self._conversation.ask(request.ask)
         try:
@@ -149,4 +154,7 @@ class ConversationStream:
                     await request.answer.end(piece, reply.finish, reply.usage)
         finally:
             reply.close()
-            self._conversation.answered(reply.text)
+            if reply.text or reply.finish != "cancelled":
+                self._conversation.answered(reply.text)
+            else:  # a model that sees an empty reply gives another one
+                self._conversation.turns = before

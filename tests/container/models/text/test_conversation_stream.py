@@ -211,6 +211,15 @@ async def test_a_later_session_changes_the_system_and_the_options(scene: Scene) 
     assert scene.samplings == [Sampling(seed=1), Sampling(top_k=2)]
 
 
+async def test_a_session_during_a_reply_is_for_the_next_one(scene: Scene) -> None:
+    scene.ask({**IN_JSON, "system": "A"}, {"prompt": "one"})
+    reply = await scene.reply()
+    scene.ask({**IN_JSON, "system": "B"}, {"prompt": "two"})
+    await scene.reply()
+    assert reply.finish == "cancelled"
+    assert scene.prompts[-1] == [ChatTurn("system", "B"), ChatTurn("user", "two")]
+
+
 @pytest.mark.parametrize(
     ("session", "message", "reason"),
     [
@@ -268,6 +277,17 @@ async def test_a_request_interrupts_the_reply_that_is_under_way(scene: Scene) ->
         ChatTurn("assistant", "once upon"),
         ChatTurn("user", "stop"),
     ]
+
+
+async def test_a_request_without_a_piece_of_its_reply_is_forgotten(scene: Scene) -> None:
+    scene.ask("one")
+    (await scene.reply()).say("1", "stop")
+    await scene.sent_are("1|")
+    scene.ask("two")
+    await scene.reply()
+    scene.ask("three")
+    await scene.reply()
+    assert [turn.content for turn in scene.prompts[-1]] == ["one", "1", "three"]
 
 
 async def test_one_that_queues_waits(scene: Scene) -> None:
