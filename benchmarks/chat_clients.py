@@ -128,7 +128,7 @@ async def _cell(asking: Asking, scenario: str, rounds: int) -> Cell:
         except (AssertionError, SdkError, TimeoutError, Hung) as error:
             return Cell("wrong", f"{scenario}: {type(error).__name__}: {error}")
         times.append(time.perf_counter() - begun)
-    if said in ("refused", "no call"):
+    if said in ("refused", "no call", "cut"):
         return Cell(said)
     milliseconds = f"{min(times) * 1000:.0f} ms"
     return Cell(f"{said}, {milliseconds}" if said else milliseconds)

@@ -7,6 +7,7 @@ so each client also signs, or sends one of SageMaker's API keys.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -207,7 +208,8 @@ class TestRequests:
         try:
             await asked.ask("whole", said=SAID, **options)
         except SdkError as refused:
-            if asked.of_stub or f"{member}:" not in refused.text:
+            # A template without calls is named by `tool_choice`.
+            if asked.of_stub or not re.search(f"{member.removesuffix('s')}\\w*: ", refused.text):
                 raise
 
     @pytest.mark.parametrize("shape", SHAPES)

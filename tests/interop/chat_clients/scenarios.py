@@ -49,6 +49,15 @@ TOO_MUCH_REASON: Final = "too much text"
 #: Of InvokeEndpoint, if the container refuses.
 STATUS: Final = "424"
 
+#: Exceptions for an object that is not complete. A model without sense may write white space for
+#: as long as it is let.
+_CUT: Final = frozenset(
+    {
+        *("JSONDecodeError", "SyntaxError", "LengthFinishReasonError", "ModelBehaviorError"),
+        *("OutputParserException", "AI_NoObjectGeneratedError", "MaxTokensReachedException"),
+    }
+)
+
 #: Seconds until the engine must know that a client has left.
 _SOON: Final = 60.0
 
@@ -106,7 +115,7 @@ async def tool(asking: Asking) -> str:
     try:
         answer = await asking.ask("tool", said="the weather in Oslo?", tool=TOOL)
     except SdkError as refused:
-        return _refusal(asking, refused, "tools")
+        return _refusal(asking, refused, "tool")
     if asking.of_stub:
         assert answer["calls"] == [["weather", {"city": "Oslo"}]], answer
         assert answer["text"] == "THE TOOL SAID 7 DEGREES", answer
@@ -118,6 +127,8 @@ async def schema(asking: Asking) -> str:
     try:
         found = await asking.ask("schema", said="the weather in Oslo?", schema=SCHEMA)
     except SdkError as refused:
+        if refused.kind in _CUT and not asking.of_stub:
+            return "cut"
         return _refusal(asking, refused, "response_format", "tool")
     if asking.of_stub:
         assert found == {"city": "Oslo", "degrees": 7}, found
