@@ -21,7 +21,7 @@ from tests.interop.chat_clients.scenarios import SAID, SCENARIOS, Asking
 from tests.interop.chat_clients.servers import Fleet, fleet, tiny_model
 from tests.interop.served_api import ended, interpreter, surroundings
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 SERVERS = ["stub", "chat", *(["text"] if os.environ.get("TEXT_PYTHON") else [])]
 

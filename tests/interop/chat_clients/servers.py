@@ -19,7 +19,7 @@ from tests.interop.chat_clients.engine import Engine
 from tests.interop.served_api import PRINCIPALS
 
 #: Seconds until a server must serve: torch is imported in ten, on a busy machine in many more.
-READY = 120.0
+READY = 400.0
 
 PROXY_KEY = "sk-of-the-proxy"
 
