@@ -23,7 +23,7 @@ STRANDS_PACKAGES := python3 -m venv strands && strands/bin/pip install 'strands-
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
@@ -141,8 +141,12 @@ bench-chat: $(VENV)/installed-bench  ## compare chats with LiteLLM's proxy; LITE
 soak: $(VENV)/installed-bench  ## let 200 clients of a chat come and go for ten minutes: nothing may stay behind
 	$(BIN)/python -m benchmarks.soak $(BENCH_ARGS)
 
-bench-text: .venv-text/installed  ## compare the language model with its bare engine
-	$(TEXT_BIN)/python -m benchmarks.gpu_text $(BENCH_ARGS)
+bench-text: .venv-text/installed  ## compare the language model with its bare engine and generate(), on the CPU
+	$(TEXT_BIN)/python -m benchmarks.text $(BENCH_ARGS)
+
+# Where .venv-text was made with TORCH=torch, its torch uses the GPU.
+bench-gpu: .venv-text/installed  ## do the same on a GPU, and with vLLM, if VLLM_PYTHON is an interpreter that has it
+	$(TEXT_BIN)/python -m benchmarks.text --gpu $(if $(VLLM_PYTHON),--vllm $(abspath $(VLLM_PYTHON))) $(BENCH_ARGS)
 
 browser: $(VENV)/installed-test  ## test the pages of the docs and of partway dev in a real Chromium
 	$(BIN)/python -m pytest tests/interop/browser_check.py tests/interop/dev_page_check.py

@@ -17,6 +17,7 @@ from transformers.generation.continuous_batching.requests import GenerationOutpu
 from benchmarks.peers import StartError
 from benchmarks.rounds import RunError
 from benchmarks.text_replies import Reply
+from partway.container.models.text.attention import use_all_keys, use_own_keys
 from partway.container.models.text.batching import Batching
 from partway.container.models.text.loading import load
 from partway.container.models.text.settings import Sample, TextSettings
@@ -43,6 +44,10 @@ class BareEngine:
     def replies(self, prompts: Sequence[str], tokens: int) -> list[Reply]:
         """Generate one reply to each prompt, all under way at once."""
         return self._call(_replies, list(prompts), tokens)
+
+    def generate(self, prompts: Sequence[str], tokens: int) -> list[Reply]:
+        """Generate the same by transformers' ``generate()``, in one batch from begin to end."""
+        return self._call(_generate, list(prompts), tokens)
 
     def copy_bandwidth(self) -> float:
         """Bytes a second that the device reads and writes when it copies."""
@@ -145,6 +150,26 @@ def _serve(pipe: Connection, model_dir: Path, settings: TextSettings) -> None:
 
 def _replies(engine: _Engine, prompts: Sequence[str], tokens: int) -> list[Reply]:
     return engine.replies(prompts, tokens)
+
+
+@torch.no_grad()
+def _generate(engine: _Engine, prompts: Sequence[str], tokens: int) -> list[Reply]:
+    model = engine.loaded.model
+    asked = torch.tensor(engine.loaded.tokenizer(prompts)["input_ids"], device=model.device)
+    use_all_keys(model)  # the engine's thread is idle
+    sent = time.perf_counter()
+    found = model.generate(
+        asked,
+        attention_mask=torch.ones_like(asked),
+        max_new_tokens=tokens,
+        min_new_tokens=tokens,
+        do_sample=False,
+    )
+    _synchronize(model.device)
+    ended = time.perf_counter()
+    use_own_keys(model)
+    texts = [engine.loaded.decode(row[asked.shape[1] :].tolist()) for row in found]
+    return [Reply(sent, [ended], text) for text in texts]
 
 
 def _copy_bandwidth(engine: _Engine) -> float:

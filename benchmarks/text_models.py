@@ -25,7 +25,7 @@ _SIZES_FILE = "sizes.json"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A Llama's measures; ``vocabulary`` 0 is no larger than the tokenizer's."""
+    """A Llama's measures."""
 
     hidden: int
     intermediate: int
@@ -36,7 +36,8 @@ class Shape:
     precision: str
 
 
-TINY = Shape(64, 128, 2, 4, 2, 0, "float32")
+#: As SmolLM2-135M, but with an output layer of its own.
+SMALL = Shape(576, 1536, 30, 9, 3, 49_152, "bfloat16")
 BILLION = Shape(2048, 8192, 16, 32, 8, 32_000, "bfloat16")
 
 
@@ -63,7 +64,7 @@ def make(path: Path, shape: Shape) -> Made:
     tokenizer.save_pretrained(path)
     torch.manual_seed(_SEED)
     config = LlamaConfig(
-        vocab_size=shape.vocabulary or len(tokenizer),
+        vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
         intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers,

@@ -42,7 +42,6 @@ class Setup:
         name: of the device, for the tables.
         settings: of every engine of the run.
         tokens: of each reply.
-        exact: whether a reply is the same whatever is computed beside it.
     """
 
     name: str
@@ -50,7 +49,6 @@ class Setup:
     settings: TextSettings
     streams: Sequence[int]
     tokens: int
-    exact: bool
 
     @property
     def warm_up_tokens(self) -> int:

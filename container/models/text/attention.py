@@ -56,7 +56,8 @@ def attend(
     queries = given["cu_seq_lens_q"].tolist()
     rows = next((n for n, at in enumerate(queries) if at != n), len(queries)) - 1
     read = given["read_index"][kind.index]
-    if kind.layer_type != "full_attention" or not len(read) or len(queries) == 2:
+    special = any(given.get(name) is not None for name in ("softcap", "position_bias"))
+    if special or kind.layer_type != "full_attention" or not len(read) or len(queries) == 2:
         whole, _ = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **given
         )

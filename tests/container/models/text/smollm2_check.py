@@ -21,25 +21,7 @@ from partway.container.testing import serving
 
 FOLDER = Path(os.environ["SMOLLM2"])
 GREEDY = Sample(temperature=0.0)
-WORDS = [
-    "the",
-    "sea",
-    "was",
-    "calm",
-    "and",
-    "a",
-    "small",
-    "boat",
-    "came",
-    "slowly",
-    "home",
-    "from",
-    "the",
-    "far",
-    "islands",
-    "with",
-    "fish",
-]
+WORDS = ["the", "sea", "was", "calm", "and", "a", "small", "boat", "came", "slowly", "home"]
 
 #: Two minutes on two idle cores; a busy machine takes several times as long.
 pytestmark = pytest.mark.timeout(900)
