@@ -49,7 +49,7 @@ class TextInputs:
     def __init__(self, members: dict[str, Any]) -> None:
         parameters = members.get("parameters") or {}
         stream = members.get("stream") or False
-        if not isinstance(members["inputs"], str):
+        if not isinstance(members.get("inputs"), str):
             raise ModelError("inputs: must be one string", status=400)
         if not isinstance(parameters, dict):
             raise ModelError("parameters: must be an object", status=400)

@@ -90,7 +90,7 @@ class ChatAnswer:
             return [{"content": piece}] if piece else []
         deltas = self._calls.add(piece)
         if reply.finish is not None:
-            deltas += self._calls.end(cut=reply.finish != "stop")
+            deltas += self._calls.end(cut=reply.is_cut)
         return deltas
 
     def _logprobs(self, reply: TextReply) -> dict[str, object] | None:
@@ -104,7 +104,7 @@ class ChatAnswer:
     def _finish_reason(self, reply: TextReply) -> FinishReason:
         reason = finish_reason(reply)
         called = self._calls is not None and self._calls.calls
-        return "tool_calls" if called and reason == "stop" else reason
+        return "tool_calls" if called and not reply.is_cut else reason
 
     def _chunk(
         self,

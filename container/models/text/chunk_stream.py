@@ -59,6 +59,8 @@ class ChunkStream:
             raise Refused("a message must be a chat completion request: a JSON object")
         answer, reply = await self._begin(chat_of({**members, "stream": True}))
         self._reply = reply
+        if self._message is not None:  # it came while the reply began
+            reply.close()
         try:
             async with aclosing(answer.events(reply)) as events:
                 async for data in events:

@@ -154,7 +154,7 @@ class ConversationStream:
                     await request.answer.end(piece, reply.finish, reply.usage)
         finally:
             reply.close()
-            if reply.text or reply.finish != "cancelled":
+            if reply.text or reply.finish in ("stop", "length"):
                 self._conversation.answered(reply.text)
             else:  # a model that sees an empty reply gives another one
                 self._conversation.turns = before

@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -195,6 +196,8 @@ class Text(Model):
             tools=tools,
         )
         conversation.turns = prompt.turns  # turns that do not fit now will never fit
+        if tools is not None and tools.required:
+            sampling = replace(sampling, stop=())
         return self._generated(prompt.tokens, most, sampling, grammar)
 
     async def _answer(self, ask: Ask) -> TextReply:
@@ -228,7 +231,9 @@ class Text(Model):
         if not sample.is_usual and not self.engine.samples_rows:
             raise Refused(f"{sampling.unusual()}: on this GPU all requests are sampled alike")
         generation = self.engine.generate(tokens, most, sample)
-        return TextReply(generation, self._loaded.decode, sampling.stop)
+        # A stop string would cut JSON short.
+        stop = sampling.stop if sampling.constraint is None else ()
+        return TextReply(generation, self._loaded.decode, stop)
 
     # --- Forms of answers ------------------------------------------------------------------------
 

@@ -149,16 +149,18 @@ class Prompts:
             if any(turn.role == "system" for turn in turns):
                 raise Refused("this model has no chat template: it takes no system message")
             return list(self._tokenizer("".join(turn.content for turn in turns))["input_ids"])
-        messages = [_message(turn, self.call_form) for turn in turns]
         more: dict[str, Any] = {}
-        if tools is not None and self.call_form.in_template:
-            more["tools"] = tools.described()
-        elif tools is not None:
-            messages = _instructed(messages, self.call_form.instructions(tools))
         try:
+            messages = [_message(turn, self.call_form) for turn in turns]
+            if tools is not None and self.call_form.in_template:
+                more["tools"] = tools.described()
+            elif tools is not None:
+                messages = _instructed(messages, self.call_form.instructions(tools))
             encoded = self._tokenizer.apply_chat_template(
                 messages, add_generation_prompt=True, return_dict=True, **more
             )
+        except RecursionError:
+            raise Refused("the arguments of a call or a tool are nested too deeply") from None
         except (TypeError, ValueError, KeyError) as error:
             raise _rejected(error) from error
         except Exception as error:

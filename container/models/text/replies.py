@@ -43,6 +43,11 @@ class TextReply:
         self.scores: list[TokenScore] = []
 
     @property
+    def is_cut(self) -> bool:
+        """Whether something else than the model has ended the reply: a stop string or a limit."""
+        return self.finish != "stop" or self._stops.stopped
+
+    @property
     def usage(self) -> Usage:
         """Token counts of the prompt and the reply so far."""
         return Usage(len(self._generation.prompt), len(self._generation.tokens))

@@ -101,7 +101,8 @@ def inputs_of(members: Members) -> CompletionAsk:
     Raises:
         Refused: ``inputs`` is not one string, or a parameter is out of range.
     """
-    parameters = members.get("parameters") or {}
+    members = {name: value for name, value in members.items() if value is not None}
+    parameters = members.get("parameters", {})
     if not isinstance(parameters, dict):
         raise Refused("parameters: must be an object")
     given = {name: value for name, value in parameters.items() if value is not None}

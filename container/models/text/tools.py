@@ -84,7 +84,8 @@ def _function(name: str, value: object) -> dict[str, Any]:
     function = value.get("function") if isinstance(value, dict) else None
     if not isinstance(value, dict) or value.get("type") != "function" or not function:
         raise Refused(f'{name}: must be {{"type": "function", "function": {{…}}}}')
-    if not isinstance(function, dict) or not _NAME.fullmatch(str(function.get("name"))):
+    given = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(given, str) or not _NAME.fullmatch(given):
         raise Refused(f"{name}.function.name: must have 1 to 64 of a-z, A-Z, 0-9, _ and -")
     parameters = function.get("parameters") or {}
     if not isinstance(parameters, dict):

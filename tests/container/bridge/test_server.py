@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -211,6 +210,20 @@ async def asked(port: int, request: bytes = PING) -> tuple[int, str]:
     return answer.status, answer.body.decode().rstrip()
 
 
+async def answers(port: int, status: int, reason: str, request: bytes = PING) -> None:
+    """Ask until this is the answer: on a busy machine the look at the upstream may be late.
+
+    Args:
+        reason: the beginning of the answer's body.
+    """
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            said, body = await asked(port, request)
+            if said == status and body.startswith(reason):
+                return
+            await asyncio.sleep(0.05)
+
+
 @asynccontextmanager
 async def started(
     settings: BridgeSettings, times: ShutdownTimes = QUICK
@@ -233,13 +246,13 @@ async def test_it_is_ready_once_the_upstream_is_up() -> None:
         loading = asyncio.create_task(server.load())
         health = f"http://127.0.0.1:{port}/health"
         silent = f"the upstream does not answer at {health}: Connection refused"
-        assert await asked(own) == (503, silent)
+        await answers(own, 503, silent)
         assert await asked(own, upgrade_request(STREAM)) == (503, "the upstream is not up yet")
         listener = await asyncio.start_server(upstream._serve, "127.0.0.1", port)
         try:
             await soon(loading, "the upstream's answer")
-            assert await asked(own) == (200, "")
-            assert await asked(own, PING.replace(b"GET", b"POST")) == (200, "")
+            await answers(own, 200, "")
+            await answers(own, 200, "", PING.replace(b"GET", b"POST"))
             assert (await asked(own, PING.replace(b"GET", b"PUT")))[0] == 405
         finally:
             listener.close()
@@ -261,11 +274,9 @@ async def test_which_answers_are_healthy(status: int, by_url: bool, by_default: 
             (bridge_settings(url), by_default),
         ):
             async with started(settings) as (_, own):
-                said, reason = await asked(own)
-                assert said == (200 if healthy else 503)
+                refusal = f"the upstream answers {status} at http://127.0.0.1:"
+                await answers(own, *((200, "") if healthy else (503, refusal)))
                 assert (await upstream.stream()).target == settings.health.url.target()
-                if not healthy:
-                    assert reason.startswith(f"the upstream answers {status} at http://127.0.0.1:")
 
 
 # --- The end -------------------------------------------------------------------------------------
@@ -328,14 +339,12 @@ async def test_the_program_starts_and_ends_with_the_bridge(
     more: tuple[str, ...], tmp_path: Path
 ) -> None:
     settings, notes = program_settings(tmp_path, *more)
-    times = ShutdownTimes(grace=0.1, spread=0.1, hard=0.1)
+    times = ShutdownTimes(grace=0.1, spread=0.1, hard=0.1 if more else PATIENCE)
     async with started(settings, times) as (server, own):
         await soon(server.load(), "the program")
-        assert await asked(own) == (200, "")
-        began = time.monotonic()
+        await answers(own, 200, "")
         server.stop()
         await soon(server.stopped(), "the end")
-        assert time.monotonic() - began < PATIENCE
     child, *said = notes.read_text().split()
     assert said == ["terminated"]
     await eventually(lambda: gone(int(child)))

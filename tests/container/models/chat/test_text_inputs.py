@@ -134,6 +134,15 @@ async def test_a_client_that_leaves_ends_the_upstream_s_work(start) -> None:
     await asyncio.wait_for(running.fake.left.wait(), 20.0)
 
 
+async def test_a_body_that_cannot_be_read_is_refused(start) -> None:
+    """JSON allows numbers of any length; Python's reader takes up to 4,300 digits."""
+    running = await start(hello)
+    body = b'{"inputs": "x", "a": %b}' % (b"1" * 5000)
+    async with aiohttp.ClientSession() as session, session.post(running.url, data=body) as answer:
+        assert answer.status == 400
+        assert "inputs" in (await answer.json())["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("members", "says"),
     [

@@ -13,7 +13,7 @@ from partway.container.models.text.chat_answers import ChatAnswer
 from partway.container.models.text.openai_answers import DONE, server_sent
 from partway.container.models.text.token_scores import TokenNames
 from partway.protocol.openai.errors import error_body
-from tests.container.models.text.spoken import Letters, spoken
+from tests.container.models.text.spoken import Letters, Said, spoken
 
 HEAD = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": "m"}
 USAGE = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
@@ -144,6 +144,13 @@ async def test_a_call_that_was_cut(left_out: int, arguments: str) -> None:
     (made,) = whole["choices"][0]["message"]["tool_calls"]
     assert made["function"]["arguments"] == arguments
     assert whole["choices"][0]["finish_reason"] == "length"
+
+
+async def test_a_call_that_a_stop_string_cuts_is_no_call_to_make() -> None:
+    said = Said("p")
+    said.say(f"<tool_call>\n{CALL}", "stop")
+    whole = json.loads(await answer(call_form=HERMES).whole(said.reply("}")))
+    assert whole["choices"][0]["finish_reason"] == "stop"
 
 
 async def test_text_where_a_call_might_have_been() -> None:

@@ -258,6 +258,13 @@ def test_other_parts_are_refused(content: object, reason: str) -> None:
             body(tools=[{"type": "function", "function": {"name": "a b"}}]),
             "tools[0].function.name: must have 1 to 64 of a-z, A-Z, 0-9, _ and -",
         ),
+        *(
+            (
+                body(tools=[{"type": "function", "function": {"description": "d", **name}}]),
+                "tools[0].function.name: must have 1 to 64 of a-z, A-Z, 0-9, _ and -",
+            )
+            for name in ({}, {"name": None}, {"name": 5}, {"name": True})
+        ),
         (
             body(tools=[{"type": "function", "function": {"name": "a", "parameters": [1]}}]),
             "tools[0].function.parameters: must be a JSON schema, as an object",

@@ -16,6 +16,7 @@ from partway.container.models.text.chunk_stream import ChunkStream
 from partway.container.models.text.replies import TextReply
 from tests.container.models.text.spoken import Said
 from tests.container.wire import PATIENCE
+from tests.container.workers.processes import eventually
 
 DONE = "[DONE]"
 
@@ -32,6 +33,7 @@ class Scene:
         self._sent: asyncio.Queue[str] = asyncio.Queue()
         self._replies: asyncio.Queue[Said] = asyncio.Queue()
         self.asked: list[ChatAsk] = []
+        self.hold: asyncio.Event | None = None  # while set and not over, no reply begins
         self.talk = asyncio.create_task(ChunkStream(self._begin, self).run())
 
     async def messages(self) -> AsyncIterator[str]:
@@ -43,6 +45,8 @@ class Scene:
 
     async def _begin(self, asked: ChatAsk) -> tuple[ChatAnswer, TextReply]:
         self.asked.append(asked)
+        if self.hold is not None:
+            await self.hold.wait()
         said = Said("p")
         self._replies.put_nowait(said)
         answer = ChatAnswer("id", "m", 1, include_usage=asked.include_usage)
@@ -108,6 +112,21 @@ async def test_a_request_ends_the_answer_before(scene: Scene) -> None:
     assert await scene.deltas(3) == [FIRST, {"content": "b"}, {}]
     assert await scene.next() == DONE
     assert [asked.ask.messages[-1].content for asked in scene.asked] == ["hi", "19"]
+
+
+async def test_a_request_ends_one_that_is_only_beginning(scene: Scene) -> None:
+    scene.hold = asyncio.Event()
+    scene.ask(request("a"))
+    await eventually(lambda: len(scene.asked) == 1)
+    scene.ask(request("b"))
+    await eventually(scene._messages.empty)
+    scene.hold.set()
+    first = await scene.reply()
+    second = await scene.reply()
+    assert first.finish == "cancelled"
+    second.say("b", "stop")
+    assert await scene.deltas(3) == [FIRST, {"content": "b"}, {}]
+    assert await scene.next() == DONE
 
 
 @pytest.mark.parametrize(

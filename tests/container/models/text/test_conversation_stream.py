@@ -259,6 +259,10 @@ async def test_a_reply_that_fails_in_json_leaves_no_turn_behind(scene: Scene) ->
     (error,) = await scene.next_events(1)
     assert error["error"]["type"] == "server_error"
     assert [turn.content for turn in scene.prompts[-1]] == ["one", "1", "three"]
+    scene.ask({"prompt": "four"})
+    (await scene.reply()).say("4", "stop")
+    await scene.next_events(2)
+    assert [turn.content for turn in scene.prompts[-1]] == ["one", "1", "four"]
 
 
 async def test_a_request_interrupts_the_reply_that_is_under_way(scene: Scene) -> None:

@@ -146,6 +146,11 @@ def test_a_template_that_does_not_take_the_turns(error: Exception) -> None:
         Prompts(Letters(error=error), 100).prompt(turns("hi"), 5, whole=False)
 
 
+def test_calls_that_are_nested_too_deeply_are_refused() -> None:
+    with pytest.raises(Refused, match="nested too deeply"):
+        Prompts(Letters(error=RecursionError()), 100).prompt(turns("hi"), 5, whole=False)
+
+
 def test_a_fault_of_ours_is_no_refusal() -> None:
     with pytest.raises(LookupError):
         Prompts(Letters(error=LookupError()), 100).prompt(turns("hi"), 5, whole=False)
