@@ -72,7 +72,7 @@ def _result(load: subprocess.Popen[str], name: str, seconds: float) -> dict[str,
 def _rounds(rows: Sequence[Row], engine: Peer, args: argparse.Namespace) -> None:
     """Measure the rows in turns, so that a disturbance of the machine meets all of them."""
     firsts = itertools.count(1, _TURNS_PER_LOAD)
-    options = [f"--users={args.users}", f"--seconds={args.seconds}"]
+    options = [f"--users={args.users}", f"--seconds={args.seconds}", f"--tokens={args.tokens}"]
     for _ in range(args.repeat):
         for row in rows:
             if row.url is None:
@@ -96,7 +96,7 @@ def _noticed(engine: Peer, numbers: AbstractSet[str]) -> dict[str, float]:
         time.sleep(0.1)
 
 
-def _table(rows: Sequence[Row], direct: Row) -> Iterator[str]:
+def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield (
         "| | replies | added to the first token, ms, median | p99 | "
         "engine told, ms, median | p99 | slowest | not told |"
@@ -106,8 +106,9 @@ def _table(rows: Sequence[Row], direct: Row) -> Iterator[str]:
         if row.url is None:
             yield f"| {row.name} |" + f" {UNMEASURED} |" * 7
             continue
-        times = [*spread(row.added), *spread(row.cancelled), max(row.cancelled)]
-        cells = [f"{seconds * _MILLI:.1f}" for seconds in times]
+        told = [*spread(row.cancelled), max(row.cancelled)] if row.cancelled else []
+        cells = [f"{seconds * _MILLI:.1f}" for seconds in (*spread(row.added), *told)]
+        cells += ["–"] * (5 - len(cells))
         yield f"| {row.name} | {len(row.added)} | {' | '.join(cells)} | {row.missed} |"
 
 
@@ -153,7 +154,7 @@ def run(args: argparse.Namespace) -> Iterator[str]:
             Row("requests, LiteLLM's proxy", f"http://{proxy.address}{path}" if proxy else None),
         ]
         _rounds(rows, engine, args)
-        yield from _table(rows, direct)
+        yield from _table(rows)
     if args.crowd:
         yield ""
         yield from _crowd(args)

@@ -47,9 +47,8 @@ class StreamUser(WSListener):
 
     def __init__(self) -> None:
         self._transport: WSTransport
-        #: The text of each fragment, and whether it is its reply's last.
-        self._frames: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
-        self._ended: str | None = None
+        #: The text of each fragment, and whether it is its reply's last; how the stream ended.
+        self._frames: asyncio.Queue[tuple[str, bool] | LoadError] = asyncio.Queue()
         self._interrupted = False
 
     async def ask(self, turn: str) -> AsyncGenerator[str]:
@@ -68,9 +67,12 @@ class StreamUser(WSListener):
 
     async def _frame(self) -> tuple[str, bool]:
         try:
-            return await asyncio.wait_for(self._frames.get(), _REPLY_TIMEOUT)
+            frame = await asyncio.wait_for(self._frames.get(), _REPLY_TIMEOUT)
         except TimeoutError:
-            raise LoadError(self._ended or f"no token came for {_REPLY_TIMEOUT:g} s") from None
+            raise LoadError(f"no token came for {_REPLY_TIMEOUT:g} s") from None
+        if isinstance(frame, LoadError):
+            raise frame
+        return frame
 
     def say(self, turn: str) -> None:
         """Send a turn whose reply is not read."""
@@ -90,9 +92,12 @@ class StreamUser(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if frame.msg_type == WSMsgType.CLOSE:
             code, reason = frame.get_close_code(), frame.get_close_message()
-            self._ended = f"the stream ended: {code} {reason!r}"
+            self._frames.put_nowait(LoadError(f"the stream ended: {code} {reason!r}"))
             return
         self._frames.put_nowait((frame.get_payload_as_utf8_text(), frame.fin))
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self._frames.put_nowait(LoadError("the stream's connection ended"))
 
 
 class RequestUser:
@@ -138,8 +143,11 @@ async def converse(
                 await anext(pieces)
                 seen.interrupted[number] = time.monotonic()
                 continue
+            read = 1
             async for _ in pieces:
-                pass
+                read += 1
+        if args.tokens and read != args.tokens:
+            raise LoadError(f"a reply had {read} pieces; it must have {args.tokens}")
         await asyncio.sleep(chance.expovariate(1 / args.pause))
 
 
@@ -180,6 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser("benchmarks.chat_client", description=__doc__)
     parser.add_argument("url")
     parser.add_argument("--first", type=int, default=1, help="number of the first turn (1)")
+    parser.add_argument("--tokens", type=int, default=0, help="of a reply; 0 for any (0)")
     parser.add_argument("--users", type=int, default=100, help="at the same time (100)")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--pause", type=float, default=1.0, help="seconds from a reply to a turn")

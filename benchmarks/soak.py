@@ -53,8 +53,8 @@ _LATER: Final = 0.02
 _SLOW_LOOK: Final = 0.1
 #: Growth of a process's memory from the second third's end to the last's, in bytes.
 _GROWTH: Final = 4 * 1024 * 1024
-#: Descriptors of kept connections.
-_DESCRIPTORS: Final = 8
+#: Descriptors that may be left: a connection that the look at a process itself has opened.
+_DESCRIPTORS: Final = 2
 _MIB = 1024 * 1024
 #: The gateway's metric of streams and requests under way.
 _OUTSTANDING: Final = re.compile(r"^partway_instance_outstanding\{.*\} (.*)$", re.MULTILINE)
@@ -188,6 +188,8 @@ class Soak:
                 read += 1
                 if read == pieces and pieces < _TOKENS:
                     break
+        if read != pieces:
+            raise LoadError(f"a reply had {read} pieces; it must have {pieces}")
         return first
 
 
@@ -213,15 +215,16 @@ class Watched:
     def stop(self) -> None:
         self._looks.stop()
 
+    def left_descriptors(self) -> int:
+        """Return how many descriptors more than at the beginning are open."""
+        return self._process.num_fds() - self.descriptors[0]
+
     def faults(self) -> Iterator[str]:
         """Compare the end with the samples of the beginning and of the second third."""
         second, last = _thirds(self.memory)
         growth = max(last) - max(second)
         if growth > _GROWTH:
             yield f"{self.name}: its memory grew by {growth / _MIB:.1f} MiB in the last third"
-        left = self.descriptors[-1] - self.descriptors[0]
-        if left > _DESCRIPTORS:
-            yield f"{self.name}: {left} descriptors are left behind"
 
 
 def _thirds(values: list[int]) -> tuple[list[int], list[int]]:
@@ -247,19 +250,25 @@ async def _sampled(soak: Soak, watched: list[Watched]) -> None:
         sampling.cancel()
 
 
-def _left_behind(engine: Peer, gateway: Peer) -> str:
-    """Return the replies and streams that are still open; empty for none."""
+def _left_behind(engine: Peer, gateway: Peer, watched: list[Watched]) -> str:
+    """Return the replies, streams and descriptors that are still open; empty for none.
+
+    Connections to the engine are kept for some seconds.
+    """
     replies = json.loads(asked(engine.address, "/cancelled")[1])["open"]
     text = asked(gateway.address, "/metrics")[1].decode()
-    streams = sum(
-        map(float, re.findall(r"^partway_instance_outstanding\{.*\} (.*)$", text, re.MULTILINE))
-    )
-    return f"{replies} replies, {streams:g} streams" if replies or streams else ""
+    streams = sum(map(float, _OUTSTANDING.findall(text)))
+    left = {f"descriptors of {each.name}": each.left_descriptors() for each in watched}
+    found = {"replies": replies, "streams": round(streams)}
+    found |= {name: count for name, count in left.items() if count > _DESCRIPTORS}
+    return ", ".join(f"{count} {name}" for name, count in found.items() if count)
 
 
-def _wait_until_over(engine: Peer, gateway: Peer, seen: Observations) -> None:
+def _wait_until_over(
+    engine: Peer, gateway: Peer, watched: list[Watched], seen: Observations
+) -> None:
     until = time.monotonic() + _PATIENCE
-    while left := _left_behind(engine, gateway):
+    while left := _left_behind(engine, gateway, watched):
         if time.monotonic() > until:
             seen.faults.append(f"{_PATIENCE:g} s after the last client are left: {left}")
             return
@@ -275,7 +284,7 @@ def _judge(seen: Observations, args: argparse.Namespace) -> Iterator[str]:
     medians = [statistics.median(waits) if waits else 0.0 for waits in thirds]
     if medians[2] > medians[1] + _LATER * args.slack:
         seen.faults.append(f"clients that stay wait longer: {medians} s to the first token")
-    slowest = max(seen.looks)
+    slowest = max(seen.looks, default=0.0)
     if slowest > _SLOW_LOOK * args.slack:
         seen.faults.append(f"/ping or /healthz took {slowest * 1e3:.0f} ms")
     yield "| | |"
@@ -300,7 +309,7 @@ def run(args: argparse.Namespace) -> bool:
             Watched("the container", container, "/ping", seen),
         ]
         uvloop.run(_sampled(Soak(gateway.address, args.clients, args.seconds, seen), watched))
-        _wait_until_over(engine, gateway, seen)
+        _wait_until_over(engine, gateway, watched, seen)
         for each in watched:
             each.stop()
             each.sample()
