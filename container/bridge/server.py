@@ -272,7 +272,10 @@ class BridgeServer:
         ]
         if self._settings.authorization:
             headers.append(("Authorization", self._settings.authorization))
-        texts = (exchange.path, exchange.query, *(value for _, value in headers))
+        offers = exchange.headers.getall("Sec-WebSocket-Protocol", [])
+        texts = (exchange.path, exchange.query, *offers, *(value for _, value in headers))
         if not all(text.isascii() and text.isprintable() for text in texts):
-            raise UpgradeError(400, "path, query and X-Amzn headers must be printable ASCII")
+            raise UpgradeError(
+                400, "path, query, subprotocols and X-Amzn headers must be printable ASCII"
+            )
         return headers

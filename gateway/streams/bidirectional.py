@@ -38,10 +38,13 @@ if TYPE_CHECKING:
 #: AWS's name of the operation, used in policies.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
 
-#: Clause 2.1-4: a base path may come first, and a client may percent-encode the name.
-PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
+#: Clause 2.1-4: a base path may come first, and a client may percent-encode the name. The first
+#: ``/endpoints/`` names the endpoint, as rules of a proxy in front of the gateway would have it,
+#: unless a base path ends in that word.
+_ENDPOINT = r"(?:(?!/endpoints/(?!endpoints/))/[^/]*)*/endpoints/(?P<endpoint>[^/]+)"
+PATH = re.compile(rf"{_ENDPOINT}/invocations-bidirectional-stream")
 #: Clause 3-6: for clients that build their own URL.
-DIRECT_PATH = re.compile(r"(?:/.*?)??/endpoints/(?P<endpoint>[^/]+)/stream/(?P<path>.*)")
+DIRECT_PATH = re.compile(rf"{_ENDPOINT}/stream/(?P<path>.*)")
 
 
 class BidirectionalStream:

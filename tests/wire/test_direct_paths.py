@@ -32,7 +32,11 @@ PATH = f"{BELOW}/v1/listen"
         ),
         (f"{PATH}?access_token=x&a=1&X-Amz-Date=2", "/v1/listen?a=1"),
         (f"{BELOW}/stream/endpoints/other/stream/a", "/stream/endpoints/other/stream/a"),
-        (f"/base{BELOW}/a:b;c=d", "/a:b;c=d"),
+        (f"/base/path{BELOW}/a:b;c=d", "/a:b;c=d"),
+        (
+            f"{BELOW}/endpoints/other/invocations-bidirectional-stream",
+            "/endpoints/other/invocations-bidirectional-stream",
+        ),
     ],
 )
 async def test_the_container_gets_path_and_query_as_they_are(
@@ -59,6 +63,17 @@ async def test_a_path_that_a_server_might_read_otherwise_is_refused(gateway_for,
     assert response.status == (404 if not rest else 400)
     if rest:
         assert response.json["ErrorCode"] == "InvalidPath"
+
+
+@pytest.mark.clause("2.1-4")
+async def test_the_first_endpoint_of_a_path_is_the_one(gateway_for, container):
+    gateway = await gateway_for()
+    for target in (
+        f"/endpoints/other{BELOW}/p",
+        f"/endpoints/other/x{BELOW}/p",
+        f"/endpoints/other/x/endpoints/{ENDPOINT}/invocations-bidirectional-stream",
+    ):
+        assert (await gateway.request(upgrade_request(target, RAW))).status == 404
 
 
 async def test_a_request_without_an_upgrade_is_refused(gateway_for, container):

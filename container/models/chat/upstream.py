@@ -124,7 +124,10 @@ class Upstreams:
             ModelError: no upstream can be reached, or one ended without an answer.
             TooSlow: the upstream did not begin its answer in time.
         """
-        headers = {"Content-Type": content_type} if body else {}
+        # A coded answer may be a thousand times as large as its bytes.
+        headers = {"Accept-Encoding": "identity"}
+        if body:
+            headers["Content-Type"] = content_type
         if self._settings.api_key:
             headers["Authorization"] = f"Bearer {self._settings.api_key}"
         failure: ModelError | None = None
@@ -148,6 +151,10 @@ class Upstreams:
             except aiohttp.ClientError as error:
                 log.warning(LogLine("an upstream gave no answer", upstream=base, reason=str(error)))
                 raise ModelError("the upstream gave no valid answer", status=502) from error
+            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                response.close()
+                log.warning(LogLine("an upstream's answer is compressed", upstream=base))
+                raise ModelError("the upstream's answer must not be compressed", status=502)
             if 200 <= response.status < 300:
                 return UpstreamAnswer(response, self._settings.timeout)
             refused = await _refusal(response)
@@ -197,6 +204,7 @@ class Upstreams:
             self._session = aiohttp.ClientSession(
                 timeout=times,
                 connector=connector,
+                auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),  # or cookies go to other clients' requests
             )
         return self._session

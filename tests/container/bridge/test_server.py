@@ -96,7 +96,10 @@ async def test_the_platform_s_headers_pass_and_no_others() -> None:
             assert model.header(absent) is None
 
 
-@pytest.mark.parametrize("text", ["X-Amzn-Custom: caf\xe9", "X-Amzn-Custom: \x01"])
+@pytest.mark.parametrize(
+    "text",
+    ["X-Amzn-Custom: caf\xe9", "X-Amzn-Custom: \x01", "Sec-WebSocket-Protocol: v1, caf\xe9"],
+)
 async def test_a_header_that_cannot_pass_is_the_client_s_fault(text: str) -> None:
     async with bridging() as bridge:
         assert (await bridge.request(upgrade_request(STREAM, headers=[text]))).status == 400

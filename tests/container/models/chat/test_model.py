@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -321,6 +322,19 @@ async def test_a_refusal_passes_through(start, answer, status, says) -> None:
     assert found == status
     assert json.loads(body)["error"]["message"].startswith(says)
     assert headers.get("retry-after-ms") == ("5" if answer is busy else None)
+
+
+async def compressed(_: FakeUpstream, request: web.Request) -> web.StreamResponse:
+    assert request.headers["Accept-Encoding"] == "identity"
+    return web.Response(body=gzip.compress(bytes(10_000)), headers={"Content-Encoding": "gzip"})
+
+
+async def test_a_compressed_answer_is_refused(start) -> None:
+    running = await start(compressed)
+    found, _, body = await post(running.served.url, "v1/chat/completions", {})
+    assert found == 502
+    says = "the upstream's answer must not be compressed"
+    assert json.loads(body)["error"]["message"] == says
 
 
 async def made(_: FakeUpstream, __: web.Request) -> web.StreamResponse:
