@@ -93,10 +93,19 @@ class ChatContainer(Container):
         writer.write(f"HTTP/1.1 200 OK\r\n{self.event_type()}".encode())
         writer.write(b"Transfer-Encoding: chunked\r\n\r\n")
         async for event in self.events(asked):
-            writer.write(b"%x\r\n%b\r\n" % (len(event), event))
-            await writer.drain()
+            await self.send_chunk(writer, event)
             await asyncio.sleep(PAUSE)
-        writer.write(b"0\r\n\r\n")
+        await self.send_chunk(writer, b"")
+
+    async def send_chunk(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        """Send a chunk; an empty one is the last.
+
+        Raises:
+            ConnectionError: the client has left. A transport of uvloop would raise a RuntimeError.
+        """
+        if writer.is_closing():
+            raise ConnectionResetError
+        writer.write(b"%x\r\n%b\r\n" % (len(data), data))
         await writer.drain()
 
     def event_type(self) -> str:
