@@ -5,25 +5,22 @@ Run by ``make interop-openai OPENAI_PYTHON=…``.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from tests.interop.aws_sdk import ServedGateway
-from tests.interop.served_api import blocks, ended, interpreter
+from tests.interop.served_api import blocks, ended, free_port, interpreter, running
 from tests.test_docs import page
 
 pytestmark = pytest.mark.timeout(180)
 
 PAGE = "tutorial/chat.md"
-HOST = "127.0.0.1"
 #: The ports of the page.
 ENGINE, BACKEND, GATEWAY = "8000", "8070", "http://127.0.0.1:8090"
 
@@ -37,37 +34,6 @@ def anyio_backend() -> str:
 @pytest.fixture
 def python() -> str:
     return interpreter("OPENAI_PYTHON", "openai, aiohttp and boto3", "interop-openai")
-
-
-def free_port() -> str:
-    with socket.create_server((HOST, 0)) as free:
-        return str(free.getsockname()[1])
-
-
-@asynccontextmanager
-async def running(python: str, program: Path, port: str) -> AsyncIterator[None]:
-    """Run a program until it is left; it is entered once the port takes connections."""
-    process = await asyncio.create_subprocess_exec(python, str(program))
-    try:
-        async with asyncio.timeout(60):
-            while not await _accepts(port):
-                assert process.returncode is None, f"{program.name} has ended"
-        yield
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-
-
-async def _accepts(port: str) -> bool:
-    """Whether something listens; after a short wait if not."""
-    try:
-        _, writer = await asyncio.open_connection(HOST, int(port))
-    except ConnectionError:
-        await asyncio.sleep(0.1)
-        return False
-    writer.close()
-    return True
 
 
 def written(folder: Path, here: Mapping[str, str]) -> list[Path]:
@@ -92,12 +58,12 @@ async def test_the_steps(python: str, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(ServedGateway.start(tmp_path, settings, None))
         client = await stack.enter_async_context(aiohttp.ClientSession())
-        here = {GATEWAY: gateway.http, ENGINE: engine_port, BACKEND: backend_port}
+        here = {GATEWAY: gateway.http, ENGINE: str(engine_port), BACKEND: str(backend_port)}
         engine, deploy, backend = written(tmp_path, here)
 
         async def answer(number: int) -> str:
             url, turn = told[number]
-            async with client.post(url.replace(BACKEND, backend_port), data=turn) as found:
+            async with client.post(url.replace(BACKEND, str(backend_port)), data=turn) as found:
                 return await found.text()
 
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

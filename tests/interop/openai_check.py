@@ -5,10 +5,8 @@ Run by ``make interop-openai OPENAI_PYTHON=…``. The programs of the documentat
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,12 +17,20 @@ import pytest
 from partway.protocol.signatures.api_keys import make_api_key
 from partway.protocol.signatures.verification import Credentials
 from tests.interop.aws_sdk import REGION, ROOT, ServedGateway
-from tests.interop.served_api import SHOWN, Ended, blocks, ended, interpreter
+from tests.interop.served_api import (
+    HOST,
+    SHOWN,
+    Ended,
+    blocks,
+    ended,
+    free_port,
+    interpreter,
+    running,
+)
 
 pytestmark = pytest.mark.timeout(180)
 
 PAGE = "how-to/openai.md"
-HOST = "127.0.0.1"
 CLIENT = ROOT / "tests" / "interop" / "openai_client.py"
 ENGINE = ROOT / "tests" / "interop" / "openai_engine.py"
 
@@ -61,29 +67,9 @@ def run(python: str, tmp_path: Path) -> Callable[..., Awaitable[Ended]]:
 @asynccontextmanager
 async def engine(python: str, program: Path) -> AsyncIterator[int]:
     """Run an engine on a free port; yield the port."""
-    with socket.create_server((HOST, 0)) as free:
-        port: int = free.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(python, str(program), str(port))
-    try:
-        async with asyncio.timeout(60):
-            while not await answers(port):
-                assert process.returncode is None, "the engine has ended"
+    port = free_port()
+    async with running(python, program, port, str(port)):
         yield port
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-
-
-async def answers(port: int) -> bool:
-    """Whether something listens on a port; after a short wait if not."""
-    try:
-        _, writer = await asyncio.open_connection(HOST, port)
-    except ConnectionError:
-        await asyncio.sleep(0.1)
-        return False
-    writer.close()
-    return True
 
 
 async def test_the_programs_of_the_page(

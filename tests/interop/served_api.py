@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +24,8 @@ actions = ["sagemaker:*", "logs:*", "s3:*"]
 access_key_id = "{KEY.access_key_id}"
 secret_access_key = "{KEY.secret_access_key}"
 """
+
+HOST = "127.0.0.1"
 
 #: Where the pages say that the gateway is.
 SHOWN = "http://127.0.0.1:8090"
@@ -79,6 +83,38 @@ def blocks(page: str, kind: str) -> list[str]:
     """The blocks of code of a kind in a page of the docs."""
     text = (ROOT / "docs" / page).read_text("utf-8")
     return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+@asynccontextmanager
+async def running(python: str, program: Path, port: int, *words: str) -> AsyncIterator[None]:
+    """Run a program until it is left; it is entered once the port takes connections."""
+    process = await asyncio.create_subprocess_exec(python, str(program), *words)
+    try:
+        async with asyncio.timeout(60):
+            while not await listens(port):
+                assert process.returncode is None, f"{program.name} has ended"
+        yield
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def listens(port: int) -> bool:
+    """Whether something listens on a port; after a short wait if not."""
+    try:
+        _, writer = await asyncio.open_connection(HOST, port)
+    except ConnectionError:
+        await asyncio.sleep(0.1)
+        return False
+    writer.close()
+    return True
 
 
 async def ended(*words: str, environment: Mapping[str, str], directory: Path) -> Ended:

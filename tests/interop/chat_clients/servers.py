@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -16,7 +15,7 @@ from partway.protocol.signatures.api_keys import make_api_key
 from partway.protocol.signatures.verification import Credentials
 from tests.interop.aws_sdk import KEY, REGION, ROOT, ServedGateway
 from tests.interop.chat_clients.engine import Engine
-from tests.interop.served_api import PRINCIPALS
+from tests.interop.served_api import PRINCIPALS, free_port, listens
 
 #: Seconds until a server must serve: torch is imported in ten, on a busy machine in many more.
 READY = 400.0
@@ -122,14 +121,7 @@ async def tiny_model(python: str, folder: Path) -> Path:
         python: an interpreter that has the extra ``text``.
         folder: made here.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(python, "-c", _TINY, str(folder)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=ROOT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
+    await _succeeds(python, "-c", _TINY, str(folder))
     return folder
 
 
@@ -164,11 +156,12 @@ def _toml(words: Sequence[str]) -> str:
 
 async def _in_service(endpoint: str, data: Path) -> None:
     words = ["wait", endpoint, "--data-dir", str(data), "--timeout", str(READY)]
+    await _succeeds(sys.executable, "-m", "partway", *words)
+
+
+async def _succeeds(*words: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "partway", *words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=ROOT,
+        *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=ROOT
     )
     output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
@@ -179,8 +172,7 @@ async def _proxy(python: str, engine: str, directory: Path) -> AsyncIterator[str
     """Run LiteLLM's proxy; yield its URL."""
     config = directory / "litellm.yaml"
     config.write_text(_PROXY.format(url=engine, key=PROXY_KEY), "utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     log = directory / "litellm.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
@@ -193,21 +185,10 @@ async def _proxy(python: str, engine: str, directory: Path) -> AsyncIterator[str
         )
     try:
         async with asyncio.timeout(READY):
-            while not await _listens(port):
+            while not await listens(port):
                 assert process.returncode is None, log.read_text("utf-8")
         yield f"http://127.0.0.1:{port}"
     finally:
         if process.returncode is None:
             process.terminate()
         await process.wait()
-
-
-async def _listens(port: int) -> bool:
-    """Whether something listens on a port; after a short wait if not."""
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except ConnectionError:
-        await asyncio.sleep(0.1)
-        return False
-    writer.close()
-    return True
