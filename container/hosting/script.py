@@ -23,11 +23,11 @@ from partway.container.hosting.script_defaults import (
     Decoded,
     decode,
     encode,
-    media_type_of,
     to_json,
 )
 from partway.container.model import Model, Reply, Request
 from partway.container.serving.body import HeldBodies
+from partway.protocol.http.content_types import media_type_of
 from partway.protocol.prediction.bodies import begins_with_instances
 
 _ANY = "*/*"

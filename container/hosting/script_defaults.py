@@ -16,6 +16,7 @@ import numpy as np
 from partway.container.errors import ModelError
 from partway.protocol.formats.json_table import JsonTable, NotATable, table_of
 from partway.protocol.formats.negotiation import accept_given, type_given
+from partway.protocol.http.content_types import media_type_of
 
 JSON: Final = "application/json"
 CSV: Final = "text/csv"
@@ -79,10 +80,6 @@ def encode(
                 prediction = {"predictions": prediction}
             return _ENCODERS[media_type](prediction), media_type
     raise ModelError(accept_given(", ".join(accepted), _ENCODERS), status=406)
-
-
-def media_type_of(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
 
 
 # --- Reading -------------------------------------------------------------------------------------

@@ -5,11 +5,7 @@ https://huggingface.co/docs/text-generation-inference/reference/api_reference
 
 from __future__ import annotations
 
-import json
-from typing import Final
-
-#: The media type of an answer in events.
-EVENT_STREAM: Final = "text/event-stream"
+from partway.container.models.openai_events import json_of
 
 
 def whole_answer(text: str) -> bytes:
@@ -25,12 +21,3 @@ def token_data(piece: str, index: int, whole: str | None = None) -> bytes:
     """
     token = {"id": 0, "text": piece, "logprob": 0.0, "special": False}
     return json_of({"index": index, "token": token, "generated_text": whole, "details": None})
-
-
-def server_sent_event(data: bytes) -> bytes:
-    """Return an event of one line: JSON text has no line ends."""
-    return b"data: %b\n\n" % data
-
-
-def json_of(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

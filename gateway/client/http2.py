@@ -41,6 +41,7 @@ from partway.protocol import limits
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.response_events import ResponseEvents
 from partway.protocol.event_stream.writer import CONTENT_TYPE, encode_part
+from partway.protocol.http.content_types import media_type_of
 from partway.protocol.http2.frames import goaway
 from partway.protocol.parts import PayloadPart
 from partway.protocol.signatures.verification import EventSigner
@@ -308,7 +309,7 @@ class Http2Wire(asyncio.Protocol, Wire):
 
     def _head_received(self) -> None:
         status = self._headers.get(":status", "")
-        content_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type = media_type_of(self._headers.get("content-type", ""))
         if status == "200" and content_type == CONTENT_TYPE:
             self.request_id = self._headers.get("x-amzn-requestid", "")
             self.input_end = self._headers.get(INPUT_END_HEADER, "")

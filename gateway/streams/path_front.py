@@ -12,7 +12,7 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.streams.client_leg import RAW, RawClientLeg
 from partway.gateway.streams.invocation_target import InvocationTarget
 from partway.gateway.streams.legs import ClientLeg
-from partway.gateway.streams.path_target import container_target
+from partway.gateway.streams.path_target import container_target, raw_part
 from partway.gateway.streams.websocket_front import WebSocketFront, unknown_subprotocol
 from partway.gateway.timing.clock import Clock
 from partway.protocol.websocket.offered_subprotocols import BEFORE_TOKEN, OfferedSubprotocols
@@ -76,6 +76,5 @@ def direct_front(exchange: Exchange, pattern: re.Pattern[str]) -> PathFront:
     Raises:
         ApiError: the request is invalid.
     """
-    match = pattern.fullmatch(exchange.path)
-    assert match is not None, "the route has matched it"
-    return PathFront(exchange, container_target(match["path"], exchange.query))
+    path = raw_part(exchange.path, pattern, "path")
+    return PathFront(exchange, container_target(path, exchange.query))

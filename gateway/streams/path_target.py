@@ -43,6 +43,17 @@ def container_target(path: str, query: str) -> str:
     return f"/{path}?{'&'.join(kept)}" if kept else f"/{path}"
 
 
+def raw_part(path: str, pattern: re.Pattern[str], group: str) -> str:
+    """Return a part of a raw path; the values that a route hands over are percent-decoded.
+
+    Args:
+        pattern: of the route that has matched the path.
+    """
+    match = pattern.fullmatch(path)
+    assert match is not None, "the route has matched it"
+    return match[group] or ""
+
+
 def _is_segment(segment: str) -> bool:
     name = unquote(segment)
     is_dots = name.partition(";")[0] in (".", "..")

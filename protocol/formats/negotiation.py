@@ -11,6 +11,7 @@ import mimeparse
 
 from partway.protocol.errors import quoted
 from partway.protocol.formats.faults import NotAcceptable
+from partway.protocol.http.content_types import media_type_of
 
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)  # RFC 9110 §12.4.2
 _BYTES: Final = "application/octet-stream"
@@ -36,7 +37,7 @@ def media_type(text: str) -> MediaType:
     try:
         kind, subtype, parameters = mimeparse.parse_mime_type(text)
     except mimeparse.MimeTypeParseException:
-        return MediaType(text.partition(";")[0].strip().lower(), {})
+        return MediaType(media_type_of(text), {})
     return MediaType(f"{kind}/{subtype}".lower(), parameters)
 
 

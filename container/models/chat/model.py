@@ -16,8 +16,8 @@ from partway.container.models.chat.interruptions import InterruptibleAnswer
 from partway.container.models.chat.json_objects import object_of
 from partway.container.models.chat.settings import ChatSettings
 from partway.container.models.chat.text_inputs import CompletionPieces, TextInputs, TokenEvents
-from partway.container.models.chat.upstream import DONE, JSON, UpstreamRefused, Upstreams
-from partway.container.models.generated_text import EVENT_STREAM
+from partway.container.models.chat.upstream import UpstreamRefused, Upstreams
+from partway.container.models.openai_events import DONE, EVENT_STREAM, JSON
 from partway.container.stream import Stream
 from partway.protocol.openai.errors import error_body
 from partway.protocol.openai.json_members import BodyFault, members_of_body, with_members

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from partway.container.errors import ModelError
 from partway.container.models.chat.conversation import first_choice, well_formed
-from partway.container.models.generated_text import server_sent_event, token_data, whole_answer
+from partway.container.models.generated_text import token_data, whole_answer
+from partway.container.models.openai_events import server_sent_event
 from partway.protocol.limits import MIB
 from partway.protocol.openai.errors import error_body
 

@@ -13,15 +13,12 @@ from partway.container.errors import ModelError, TooSlow
 from partway.container.models.chat.event_lines import EventLines, EventTooLong
 from partway.container.models.chat.json_objects import object_of
 from partway.container.models.chat.settings import ChatSettings
+from partway.container.models.openai_events import DONE, JSON
 from partway.log_lines import LogLine
 from partway.protocol.limits import KIB
 from partway.protocol.openai.errors import error_body
 
 log = logging.getLogger("partway.container.chat")
-
-#: The data of the last event.
-DONE: Final = b"[DONE]"
-JSON: Final = "application/json"
 
 #: Seconds for a connection to an upstream.
 _CONNECT: Final = 5.0

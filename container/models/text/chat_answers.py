@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from partway.container.models.generated_text import json_of
+from partway.container.models.openai_events import DONE, json_of
 from partway.container.models.text.call_forms import CallForm
 from partway.container.models.text.call_reader import CallReader
-from partway.container.models.text.openai_answers import (
-    DONE,
-    FinishReason,
-    finish_reason,
-    usage_members,
-)
+from partway.container.models.text.openai_answers import FinishReason, finish_reason, usage_members
 from partway.container.models.text.replies import TextReply
 from partway.container.models.text.token_scores import TokenNames
 
@@ -45,7 +40,6 @@ class ChatAnswer:
         self._include_usage = include_usage
         self._calls = None if call_form is None else CallReader(call_form)
         self._token_names = token_names
-        self._scored = 0
 
     async def whole(self, reply: TextReply) -> bytes:
         """Return the answer as one object, ``chat.completion``."""
@@ -97,8 +91,7 @@ class ChatAnswer:
         """Report the tokens that came since the last report."""
         if self._token_names is None:
             return None
-        new = reply.scores[self._scored :]
-        self._scored += len(new)
+        new = reply.take_scores()
         return self._token_names.content_of(new) if new else None
 
     def _finish_reason(self, reply: TextReply) -> FinishReason:

@@ -15,14 +15,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from partway.container.errors import ModelError
 from partway.container.model import Model, Reply, Request, request_route, route
-from partway.container.models.generated_text import EVENT_STREAM, json_of
+from partway.container.models.openai_events import EVENT_STREAM, JSON, json_of
 from partway.container.models.text.chat_answers import ChatAnswer
 from partway.container.models.text.chat_completions import ChatAsk, chat_of, is_chat
 from partway.container.models.text.chunk_stream import ChunkStream
 from partway.container.models.text.conversation_stream import ConversationStream
 from partway.container.models.text.generation_request import Ask, ask_of, prompt_of
 from partway.container.models.text.grammars import Grammars
-from partway.container.models.text.openai_answers import JSON, OpenAIAnswer, server_sent
+from partway.container.models.text.openai_answers import OpenAIAnswer, server_sent
 from partway.container.models.text.output_constraints import Constraint
 from partway.container.models.text.prompts import Conversation, Prompts
 from partway.container.models.text.replies import TextReply

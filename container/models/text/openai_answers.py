@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Final, Literal, Protocol
+from typing import Literal, Protocol
 
 from partway.container.errors import ModelError
-from partway.container.models.generated_text import server_sent_event
+from partway.container.models.openai_events import server_sent_event
 from partway.container.models.text.replies import TextReply, Usage
 from partway.protocol.openai.errors import error_body
 
 FinishReason = Literal["stop", "length", "tool_calls"]
-
-#: The media type of a whole answer.
-JSON: Final = "application/json"
-
-#: The data of the last event of an answer in events.
-DONE: Final = b"[DONE]"
 
 
 class OpenAIAnswer(Protocol):

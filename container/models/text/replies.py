@@ -27,8 +27,6 @@ class TextReply:
 
     Attributes:
         finish: the reason for the end; None until the last piece has been taken.
-        scores: of the tokens that the pieces were made of, if the request asked for them. The
-            tokens of a stop string are among them.
     """
 
     def __init__(
@@ -40,7 +38,7 @@ class TextReply:
         self._pieces: list[str] = []
         self._taken = 0
         self.finish: Finish | None = None
-        self.scores: list[TokenScore] = []
+        self._scores: list[TokenScore] = []
 
     @property
     def is_cut(self) -> bool:
@@ -55,6 +53,14 @@ class TextReply:
     @property
     def text(self) -> str:
         return "".join(self._pieces)
+
+    def take_scores(self) -> list[TokenScore]:
+        """Return the scores of the pieces' tokens that were not taken, if the request has any.
+
+        The tokens of a stop string are among them.
+        """
+        taken, self._scores = self._scores, []
+        return taken
 
     def close(self) -> None:
         """Cancel the reply; no effect when it is over."""
@@ -97,7 +103,7 @@ class TextReply:
             tokens = await anext(generation)
         except StopAsyncIteration:
             tokens = []
-        self.scores += generation.scores[self._taken : self._taken + len(tokens)]
+        self._scores += generation.scores[self._taken : self._taken + len(tokens)]
         self._taken += len(tokens)
         piece = self._stops.add(self._detokenizer.add(tokens))
         if generation.finish is not None and not self._stops.stopped:

@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from partway.container.models.generated_text import json_of, token_data, whole_answer
+from partway.container.models.generated_text import token_data, whole_answer
+from partway.container.models.openai_events import DONE, json_of
 from partway.container.models.text.chat_completions import (
     MAX_TOP_LOGPROBS,
     effective,
@@ -19,12 +20,7 @@ from partway.container.models.text.chat_completions import (
     usage_is_wanted,
 )
 from partway.container.models.text.generation_request import Ask
-from partway.container.models.text.openai_answers import (
-    DONE,
-    FinishReason,
-    finish_reason,
-    usage_members,
-)
+from partway.container.models.text.openai_answers import FinishReason, finish_reason, usage_members
 from partway.container.models.text.replies import TextReply
 from partway.container.models.text.request_members import (
     Members,
@@ -141,7 +137,6 @@ class TextAnswer:
         self._head = {"id": id, "object": "text_completion", "created": created, "model": model}
         self._include_usage = include_usage
         self._token_names = token_names
-        self._scored = 0
 
     async def whole(self, reply: TextReply) -> bytes:
         await reply.until_end()
@@ -164,8 +159,7 @@ class TextAnswer:
     ) -> dict[str, Any]:
         logprobs = None
         if self._token_names is not None:
-            logprobs = self._token_names.lists_of(reply.scores[self._scored :])
-            self._scored = len(reply.scores)
+            logprobs = self._token_names.lists_of(reply.take_scores())
         choice = {"index": 0, "text": text, "logprobs": logprobs}
         return {**choice, "finish_reason": finish_reason}
 

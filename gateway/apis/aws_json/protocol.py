@@ -26,6 +26,7 @@ from partway.protocol.errors import (
     ServiceUnavailable,
     UnsupportedCoding,
 )
+from partway.protocol.http.content_types import media_type_of
 from partway.protocol.signatures.verification import SERVICE
 
 #: The content type of requests in AWS's Query protocol.
@@ -159,7 +160,7 @@ def unknown_operation_route(known: Iterable[Route]) -> Route:
 
 def _is(exchange: Exchange, *content_types: str) -> bool:
     said = exchange.headers.get("content-type", "")
-    return said.partition(";")[0].strip().lower() in content_types
+    return media_type_of(said) in content_types
 
 
 class _Call:

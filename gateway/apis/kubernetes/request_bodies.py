@@ -8,6 +8,7 @@ from typing import Any, Final
 from partway.gateway.apis.aws_json.bodies import members_of
 from partway.gateway.apis.kubernetes.errors import PatchTypeUnsupported
 from partway.gateway.plain_text import cut, safe
+from partway.protocol.http.content_types import media_type_of
 
 _JSON: Final = "application/json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
@@ -21,7 +22,7 @@ def read_object(content_type: str, body: bytes) -> dict[str, Any]:
         PatchTypeUnsupported: the body is not JSON, but for example YAML or Kubernetes' protobuf.
         SerializationException: the body cannot be parsed.
     """
-    if _media_type(content_type) not in ("", _JSON):
+    if media_type_of(content_type) not in ("", _JSON):
         raise _unsupported(content_type, _JSON)
     return members_of(body)
 
@@ -33,7 +34,7 @@ def read_merge_patch(content_type: str, body: bytes) -> dict[str, Any]:
         PatchTypeUnsupported: the body is a patch of another type.
         SerializationException: the body cannot be parsed.
     """
-    kind = _media_type(content_type)
+    kind = media_type_of(content_type)
     match kind:
         case "application/merge-patch+json":
             return members_of(body)
@@ -62,10 +63,6 @@ def merged(live: Any, patch: Any) -> Any:
         else:
             result[name] = merged(result.get(name), value)
     return result
-
-
-def _media_type(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
 
 
 def _unsupported(content_type: str, supported: str) -> PatchTypeUnsupported:

@@ -26,11 +26,12 @@ from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Leave, Route
 from partway.gateway.streams.bidirectional import BidirectionalStream
 from partway.gateway.streams.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
-from partway.gateway.streams.path_target import container_target
+from partway.gateway.streams.path_target import container_target, raw_part
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import CHUNKS
 from partway.protocol.errors import AccessDenied, InputValidationError
 from partway.protocol.http.content_codings import coding_of, is_coded
+from partway.protocol.http.content_types import media_type_of
 from partway.protocol.http1.response import BODILESS
 from partway.protocol.openai.request_model import (
     ModelUnknown,
@@ -152,7 +153,7 @@ class Forwarding:
     async def _taken_from_body(self, exchange: Exchange) -> Taken:
         body = await exchange.body(self._invocations.most_bytes)
         content_type = exchange.headers.get(CONTENT_TYPE, "")
-        if content_type.partition(";")[0].strip().lower() == "multipart/form-data":
+        if media_type_of(content_type) == "multipart/form-data":
             return from_form(body, content_type)
         return from_json(body)
 
@@ -180,7 +181,7 @@ class Forwarding:
                 INVOKED_VARIANT: invoked.lease.variant,
                 **NO_PAGE,
             }
-            media_type = head.headers.get(CONTENT_TYPE, "").partition(";")[0].strip().lower()
+            media_type = media_type_of(head.headers.get(CONTENT_TYPE, ""))
             if media_type == "text/event-stream" and not is_coded(coding_of(head.headers)):
                 # No length: an event with an error may follow.
                 return AnswerResponse(headers, ServerSentEvents(), head.status)
@@ -218,10 +219,6 @@ def check_not_a_page(exchange: Exchange, identity: Identity) -> None:
 
 
 def _v1_path(exchange: Exchange, pattern: re.Pattern[str]) -> str:
-    """Return the container's raw path: a route's own values are percent-decoded.
-
-    Some clients of the Realtime API upgrade at ``/openai/v1`` itself.
-    """
-    match = pattern.fullmatch(exchange.path)
-    assert match is not None, "the route has matched it"
-    return f"v1/{match['rest'] or ('realtime' if is_upgrade(exchange.headers) else '')}"
+    """Return the container's path; some Realtime clients upgrade at ``/openai/v1`` itself."""
+    rest = raw_part(exchange.path, pattern, "rest")
+    return f"v1/{rest or ('realtime' if is_upgrade(exchange.headers) else '')}"

@@ -12,6 +12,7 @@ from partway.gateway.workbench.conformance.evidence import shown
 from partway.gateway.workbench.conformance.raw_connection import HttpAnswer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
+from partway.protocol.http.content_types import media_type_of
 
 #: Seconds for an answer: the platform's patience with a request (clause 1.1-2).
 ANSWER_TIMEOUT: Final = 60.0
@@ -149,7 +150,7 @@ def json_object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def media_type(answer: HttpAnswer) -> str:
-    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type_of(answer.headers.get("content-type", ""))
 
 
 def events_of(body: bytes) -> list[bytes]:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from partway.container.errors import ModelError
+from partway.container.models.openai_events import DONE
 from partway.container.models.text.call_forms import HERMES, CallForm
 from partway.container.models.text.chat_answers import ChatAnswer
-from partway.container.models.text.openai_answers import DONE, server_sent
+from partway.container.models.text.openai_answers import server_sent
 from partway.container.models.text.token_scores import TokenNames
 from partway.protocol.openai.errors import error_body
 from tests.container.models.text.spoken import Letters, Said, spoken

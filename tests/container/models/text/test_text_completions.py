@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from partway.container.models.openai_events import DONE
 from partway.container.models.text.generation_request import Ask
-from partway.container.models.text.openai_answers import DONE
 from partway.container.models.text.request_members import Refused
 from partway.container.models.text.sampling_options import IMPOSSIBLE, Sampling
 from partway.container.models.text.text_completions import (

@@ -1,0 +1,22 @@
+"""Answers of OpenAI's API: media types, JSON, and server-sent events."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+#: The media types of a whole answer and of one in events.
+JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
+
+#: The data of the last event.
+DONE: Final = b"[DONE]"
+
+
+def json_of(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def server_sent_event(data: bytes) -> bytes:
+    """Return an event of one line: JSON text has no line ends."""
+    return b"data: %b\n\n" % data
