@@ -15,11 +15,14 @@ PING = "/ping"
 
 
 async def answer_ping(exchange: RuntimeExchange, activity: Activity, health: Health) -> None:
-    """Answer ``/ping`` (clause 1.1-2), by GET and by POST: the documentation has both."""
+    """Answer ``/ping`` (clause 1.1-2), by GET and by POST: the documentation has both.
+
+    A server that refuses streams is not healthy yet, even if its model or upstream is.
+    """
     if exchange.method not in ("GET", "POST"):
         exchange.refuse(405, "the method of /ping must be GET or POST", {"Allow": "GET, POST"})
         return
-    trouble = STOPPING if activity.draining else await health.trouble()
+    trouble = STOPPING if activity.draining else await health.trouble() or activity.absence()
     if trouble is None:
         exchange.respond(200)
     else:

@@ -239,6 +239,17 @@ async def started(
         await server.aclose()
 
 
+@pytest.mark.clause("1.1-2")
+async def test_a_healthy_ping_is_a_promise_that_streams_are_taken() -> None:
+    async with RawContainer(lambda _: b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n") as upstream:
+        settings = bridge_settings(given(f"ws://127.0.0.1:{upstream.port}/v1/realtime"))
+        async with started(settings) as (server, own):
+            refusal = (503, "the upstream is not up yet")
+            assert await asked(own) == await asked(own, upgrade_request(STREAM)) == refusal
+            await server.load()
+            assert await asked(own) == (200, "")
+
+
 @pytest.mark.clause("1.1-2", "1.1-3")
 async def test_it_is_ready_once_the_upstream_is_up() -> None:
     upstream = RawContainer(lambda _: b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
@@ -276,7 +287,9 @@ async def test_which_answers_are_healthy(status: int, by_url: bool, by_default: 
             (bridge_settings(url, health=health), by_url),
             (bridge_settings(url), by_default),
         ):
-            async with started(settings) as (_, own):
+            async with started(settings) as (server, own):
+                if healthy:
+                    await server.load()
                 refusal = f"the upstream answers {status} at http://127.0.0.1:"
                 await answers(own, *((200, "") if healthy else (503, refusal)))
                 assert (await upstream.stream()).target == settings.health.url.target()
