@@ -318,20 +318,25 @@ async def test_the_bot_of_the_page(gateway: ServedGateway, python: str, tmp_path
     (tmp_path / "bot.py").write_text(program, "utf-8")
     words = map(spoken, ("hello", "from", "a", "gateway"))
     (tmp_path / "hello.pcm").write_bytes(b"".join(words))
-    process = await asyncio.create_subprocess_exec(
-        *with_hosts(hosts_file(tmp_path, ADDRESS)), python, "bot.py", "hello.pcm",
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=tmp_path,
-        env={
-            **environment(tmp_path),
-            "PATH": os.environ["PATH"],
-            "SSL_CERT_FILE": str(gateway.ca),
-        },
-    )  # fmt: skip
+    said, complained = tmp_path / "stdout", tmp_path / "stderr"
+    with said.open("wb") as output, complained.open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *with_hosts(hosts_file(tmp_path, ADDRESS)), python, "bot.py", "hello.pcm",
+            stdout=output, stderr=errors, cwd=tmp_path,
+            env={
+                **environment(tmp_path),
+                "PATH": os.environ["PATH"],
+                "SSL_CERT_FILE": str(gateway.ca),
+            },
+        )  # fmt: skip
     try:
-        output, errors = await asyncio.wait_for(process.communicate(), 40)
+        async with asyncio.timeout(40):
+            await process.wait()
+    except TimeoutError:
+        pytest.fail(f"the bot still runs; it wrote {said.read_text()}{complained.read_text()}")
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    assert process.returncode == 0, errors.decode()
-    assert f"```\n{output.decode()}```" in page
+    assert process.returncode == 0, complained.read_text()
+    assert f"```\n{said.read_text()}```" in page
