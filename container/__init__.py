@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from partway.container.errors import Busy, ModelError, TooSlow, WorkerDied
 from partway.container.model import Model, Opening, Reply, Request, request_route, route
+from partway.container.session import Session
 from partway.container.stream import Outgoing, Stream, StreamClosed
 from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
@@ -23,6 +24,7 @@ __all__ = [
     "Processes",
     "Reply",
     "Request",
+    "Session",
     "Stream",
     "StreamClosed",
     "Threads",

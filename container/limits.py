@@ -31,6 +31,10 @@ PRESENCE_CHECK: Final = 1.0
 #: After its stream's end a handler must clean up and return within this time, or it is cancelled.
 HANDLER_GRACE: Final = 5.0
 
+#: Time for a session's closed(), after everything else of its stream. It ends before a cancelled
+#: handler counts as one that ignores its cancellation (HANDLER_GRACE).
+SESSION_CLOSED_TIMEOUT: Final = 2.0
+
 #: Largest body of a request. The most that InvokeEndpoint carries: 25 MB on AWS's newer pages.
 MAX_BODY_BYTES: Final = 25 * MIB
 

@@ -75,6 +75,10 @@ class Stream(Protocol):
         Close 1000, still waits for the answer.
         """
 
+    @property
+    def closed(self) -> bool:
+        """Whether the stream is over: nothing more is taken or sent."""
+
     def messages(self) -> AsyncIterator[str | bytes]:
         """The client's messages, whole: text as ``str``, binary as ``bytes``.
 

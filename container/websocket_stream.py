@@ -126,6 +126,10 @@ class WebSocketStream:
     def client_gone(self) -> bool:
         return self._gone
 
+    @property
+    def closed(self) -> bool:
+        return self._end is not None
+
     def messages(self) -> AsyncIterator[str | bytes]:
         return Messages(self._inbox, self._close)
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
 from partway.container.errors import ModelError
-from partway.container.models.chat.interruptions import InterruptibleAnswer
 from partway.container.models.chat.json_objects import object_of
-from partway.container.models.chat.settings import ChatSettings
-from partway.container.stream import Stream
+from partway.container.models.chat.upstream import AsksUpstreams
+from partway.container.session import Session
 from partway.protocol.limits import KIB
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from partway.protocol.websocket.close_codes import INVALID_DATA, TOO_BIG
-
-#: Yields the data of a chat completion's events.
-Events = Callable[[bytes], AsyncGenerator[bytes]]
 
 #: Characters of one message, and of all remembered turns: 256 Ki of English are some 64 thousand
 #: tokens, more than most contexts.
@@ -52,45 +46,41 @@ class Turns:
             size -= len(turns.pop(0)["content"])
 
 
-class PlainConversation:
+class PlainConversation(Session[AsksUpstreams]):
     """Each message is the user's next turn, and gets one message, fragment by fragment.
 
     1. A message that comes during a reply ends the reply: the request to the upstream is cancelled,
        and the reply's message ends with an empty last fragment.
     2. The conversation remembers, of a reply, the part that was sent.
     3. The last fragment of a reply is empty and COMPLETE.
-
-    Args:
-        stream: the client's.
-        events: asks the upstream.
-        settings: the model's.
     """
 
-    def __init__(self, stream: Stream, events: Events, settings: ChatSettings) -> None:
-        self._stream = stream
-        self._events = events
-        self._settings = settings
-        self._turns = Turns(settings.max_turns)
+    async def opened(self) -> None:
+        self._turns = Turns(self.model.settings.max_turns)
 
-    async def run(self) -> None:
-        """Answer all messages until the input has ended.
+    async def text(self, message: str) -> None:
+        if await self.interrupt():
+            await self._send("", last=True)
+        if len(message) > MAX_MESSAGE:
+            raise ModelError(
+                f"the message has {len(message)} characters; it must have at most {MAX_MESSAGE}",
+                code=TOO_BIG,
+            )
+        self._turns.add("user", message)
+        self.spawn(self._answer())
 
-        Raises:
-            ExceptionGroup: of a ModelError: the upstream fails, or a message is not taken.
-        """
-        async with asyncio.TaskGroup() as group:
-            current = InterruptibleAnswer(group)
-            async for message in self._stream.messages():
-                if await current.end():
-                    await self._send("", last=True)
-                self._turns.add("user", _text(message))
-                current.begin(self._answer())
+    async def binary(self, message: bytes) -> None:
+        try:
+            text = message.decode()
+        except UnicodeDecodeError:
+            raise ModelError("the message is not UTF-8 text", code=INVALID_DATA) from None
+        await self.text(text)
 
     async def _answer(self) -> None:
         said: list[str] = []
         size = 0
         try:
-            async with aclosing(self._events(self._request())) as events:
+            async with aclosing(self.model.upstreams.events(self._request())) as events:
                 async for data in events:
                     piece = piece_of(data)
                     if not piece:
@@ -105,15 +95,14 @@ class PlainConversation:
         await self._send("", last=True)
 
     def _request(self) -> bytes:
-        system = self._settings.system
-        first = [{"role": "system", "content": system}] if system else []
+        settings = self.model.settings
+        first = [{"role": "system", "content": settings.system}] if settings.system else []
         request = {"messages": [*first, *self._turns.all], "stream": True}
-        model = {"model": self._settings.model}
-        return json.dumps({**model, **self._settings.options, **request}).encode()
+        return json.dumps({"model": settings.model, **settings.options, **request}).encode()
 
     async def _send(self, text: str, *, last: bool) -> None:
         completion = CompletionState.COMPLETE if last else CompletionState.PARTIAL
-        await self._stream.send_part(PayloadPart(text.encode(), DataType.UTF8, completion))
+        await self.stream.send_part(PayloadPart(text.encode(), DataType.UTF8, completion))
 
 
 def piece_of(data: bytes) -> str:
@@ -147,17 +136,3 @@ def first_choice(data: bytes) -> dict[str, Any]:
 def well_formed(text: str) -> str:
     """Return text without halves of surrogate pairs, which JSON can have."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _text(message: str | bytes) -> str:
-    if isinstance(message, bytes):
-        try:
-            message = message.decode()
-        except UnicodeDecodeError:
-            raise ModelError("the message is not UTF-8 text", code=INVALID_DATA) from None
-    if len(message) > MAX_MESSAGE:
-        raise ModelError(
-            f"the message has {len(message)} characters; it must have at most {MAX_MESSAGE}",
-            code=TOO_BIG,
-        )
-    return message

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 from partway.container.errors import ModelError
 from partway.container.model import WITHOUT_BODY, Model, Reply, Request, request_route, route
+from partway.container.models.chat.chunk_session import ChunkSession
 from partway.container.models.chat.conversation import PlainConversation
-from partway.container.models.chat.interruptions import InterruptibleAnswer
 from partway.container.models.chat.json_objects import object_of
 from partway.container.models.chat.settings import ChatSettings
 from partway.container.models.chat.text_inputs import CompletionPieces, TextInputs, TokenEvents
 from partway.container.models.chat.upstream import UpstreamRefused, Upstreams
-from partway.container.models.openai_events import DONE, EVENT_STREAM, JSON
+from partway.container.models.openai_events import EVENT_STREAM, JSON
 from partway.container.stream import Stream
 from partway.protocol.openai.errors import error_body
 from partway.protocol.openai.json_members import BodyFault, members_of_body, with_members
-from partway.protocol.websocket.close_codes import POLICY_VIOLATION
 
 _CHAT: Final = "chat/completions"
 #: Members of bodies on ``/invocations``, and the upstream's path that takes each.
@@ -37,7 +35,6 @@ class Chat(Model):
 
     def __init__(self, settings: ChatSettings | None = None) -> None:
         self._given = settings
-        self._upstreams: Upstreams
 
     def load(self, model_dir: Path) -> None:
         """Read the settings.
@@ -45,52 +42,20 @@ class Chat(Model):
         Raises:
             ValueError: a setting is missing, or out of range.
         """
-        self._settings = self._given or ChatSettings.from_environment(os.environ)
-        self._upstreams = Upstreams(self._settings)
+        self.settings = self._given or ChatSettings.from_environment(os.environ)
+        self.upstreams = Upstreams(self.settings)
 
     def unload(self) -> None:
-        self._upstreams.close()
+        self.upstreams.close()
 
     async def stream(self, stream: Stream) -> None:
         """Hold a conversation in plain text."""
-        await PlainConversation(stream, self._upstreams.events, self._settings).run()
+        await PlainConversation(self, stream).run()
 
     @route("v1/chat/completions")
     async def chunks(self, stream: Stream) -> None:
-        """Answer each message, a chat completion request, with its chunks unchanged.
-
-        Each chunk is a message, and so is the ``[DONE]`` after the last. A message that comes
-        during an answer ends the answer.
-        """
-        async with asyncio.TaskGroup() as group:
-            current = InterruptibleAnswer(group)
-            async for message in stream.messages():
-                await current.end()
-                current.begin(self._send_chunks(stream, self._streamed(message)))
-
-    async def _send_chunks(self, stream: Stream, body: bytes) -> None:
-        try:
-            async with aclosing(self._upstreams.events(body)) as events:
-                async for data in events:
-                    await stream.send(data.decode("utf-8", "replace"))
-        except ModelError as error:
-            await stream.send(error_body(error.reason, error.status).decode())
-            raise
-        await stream.send(DONE.decode())
-
-    def _streamed(self, message: str | bytes) -> bytes:
-        """Return a request with ``stream``, and with a model if it names none.
-
-        Raises:
-            ModelError: the message is not a JSON object.
-        """
-        body = message.encode("utf-8", "replace") if isinstance(message, str) else message
-        try:
-            return with_members(body, {"stream": True}, {"model": self._settings.model})
-        except BodyFault as fault:
-            raise ModelError(
-                f"a message must be a chat completion request: {fault}", code=POLICY_VIOLATION
-            ) from None
+        """Answer each message, a chat completion request, with its chunks unchanged."""
+        await ChunkSession(self, stream).run()
 
     # --- Requests --------------------------------------------------------------------------------
 
@@ -134,7 +99,7 @@ class Chat(Model):
         if query := urlencode(list(request.query.items())):
             path = f"{path}?{query}"
         try:
-            answer = await self._upstreams.ask(
+            answer = await self.upstreams.ask(
                 method, path, self._with_model(body), request.content_type
             )
         except ModelError as error:
@@ -148,8 +113,8 @@ class Chat(Model):
         """Answer a request in the form of text-generation-inference."""
         try:
             inputs = TextInputs(object_of(body) or {})
-            asked = inputs.completion(self._settings.model)
-            pieces = CompletionPieces(self._upstreams.events(asked, "completions"))
+            asked = inputs.completion(self.settings.model)
+            pieces = CompletionPieces(self.upstreams.events(asked, "completions"))
             async with AsyncExitStack() as closing:
                 closing.push_async_callback(pieces.aclose)
                 if not inputs.stream:
@@ -162,10 +127,10 @@ class Chat(Model):
 
     def _with_model(self, body: bytes) -> bytes:
         """Put the setting's model into a JSON object that names none."""
-        if not self._settings.model or not body:
+        if not self.settings.model or not body:
             return body
         try:
-            return with_members(body, {}, {"model": self._settings.model})
+            return with_members(body, {}, {"model": self.settings.model})
         except BodyFault:
             return body  # the upstream's to refuse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import aiohttp
 
@@ -205,6 +205,13 @@ class Upstreams:
                 cookie_jar=aiohttp.DummyCookieJar(),  # or cookies go to other clients' requests
             )
         return self._session
+
+
+class AsksUpstreams(Protocol):
+    """A model before upstreams, as its sessions see it."""
+
+    settings: ChatSettings
+    upstreams: Upstreams
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> UpstreamRefused:
