@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 
 from benchmarks import peers
 from benchmarks.peers import Peer, StartError
@@ -59,9 +59,8 @@ class Setup:
 @contextmanager
 def container(model: str, setup: Setup) -> Iterator[Peer]:
     """Start the runtime with a model, and wait until the model is loaded."""
-    names = [field.name for field in fields(setup.settings)]
-    pairs = zip(names, astuple(setup.settings), strict=True)
-    environment = [f"PARTWAY_TEXT_{name.upper()}={value}" for name, value in pairs]
+    settings = setup.settings
+    environment = [f"{key}={getattr(settings, name)}" for key, name in settings.variables().items()]
     command = [
         "env",
         *environment,

@@ -99,6 +99,10 @@ class LoadFailed(Exception):
     """The model could not be loaded; ``__cause__`` has the reason."""
 
 
+class SettingsRefused(ValueError):
+    """Variables of a model's settings are wrong; the text has a line for each fault."""
+
+
 class CannotServe(Exception):
     """A server cannot serve, or cannot go on, for a reason outside it; the text says which."""
 

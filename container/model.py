@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from multidict import CIMultiDictProxy, MultiDict, MultiDictProxy, MultiMapping
 
@@ -14,6 +14,9 @@ from partway.container.serving.body import PredictBody, read_whole
 from partway.container.stream import Stream
 from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
+
+if TYPE_CHECKING:
+    from partway.container.settings import Settings  # pydantic, which few models need
 
 #: Default path of a model's streams (clause 1.1-4).
 DEFAULT_PATH = "invocations-bidirectional-stream"
@@ -138,12 +141,17 @@ class Model:
         runs_on: where :attr:`workers` run methods: :class:`~partway.container.workers.Threads` of
             this process, or :class:`~partway.container.workers.Processes` that each load the model.
         workers: set by the runtime before :meth:`load`.
+        settings_type: the class of the model's :class:`~partway.Settings`; None for no settings.
+        settings: an object of ``settings_type``. The runtime reads it from the environment before
+            :meth:`load`, unless the model has one already. Worker processes get the same object.
         max_concurrent_transforms: the answer of ``/execution-parameters`` to a batch transform.
         max_payload_mb: the largest payload in that answer, in MB.
     """
 
     runs_on: ClassVar[Threads | Processes | None] = None
     workers: Workers
+    settings_type: ClassVar[type[Settings] | None] = None
+    settings: Any = None
     max_concurrent_transforms: int = 1
     max_payload_mb: int = 6
 

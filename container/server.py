@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -41,6 +42,7 @@ class ModelServer:
 
     Raises:
         TypeError: the model has handlers that cannot be called, or that its workers cannot run.
+        SettingsRefused: the environment has wrong settings of the model.
     """
 
     def __init__(
@@ -58,6 +60,8 @@ class ModelServer:
         self._host = host
         self._port = port
         self._model_dir = model_dir
+        if model.settings_type is not None and model.settings is None:
+            model.settings = model.settings_type.from_environment(os.environ)
         self._workers = model.workers = Workers(model)
         self._health = Health(model.healthy, self._workers.trouble)
         self.runtime = Runtime(

@@ -32,7 +32,7 @@ ALLOWED = {
         "partway.container", "partway.protocol", "partway.__version__",
         "partway.command_parser", "partway.completion",
         "partway.documentation", "partway.importing", "partway.log_lines",
-        "partway.variables",
+        "partway.service_links", "partway.unknown_names", "partway.variables",
     },
     "src/partway": {"partway"},
 }  # fmt: skip

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from partway.container.cli.environment import VARIABLES as OF_CONTAINERS
+from partway.container.cli.environment import variables_of_models
 from partway.documentation import page
 from partway.gateway.settings.settings import VARIABLES as OF_THE_GATEWAY
 from partway.variables import unknown_variables
@@ -18,7 +19,7 @@ OF_CLIENTS = {"PARTWAY_URL", "PARTWAY_TOKEN", "PARTWAY_CONFIG"}
 
 @pytest.mark.parametrize("own", [(), OF_CONTAINERS], ids=["gateway", "container"])
 def test_whoever_asks_knows_the_variables_of_all(own):
-    names = OF_THE_GATEWAY | OF_CONTAINERS | OF_CLIENTS
+    names = OF_THE_GATEWAY | OF_CONTAINERS | OF_CLIENTS | variables_of_models()
     assert unknown_variables(dict.fromkeys(names, "x") | {"PATH": "/bin", "HOME": "/"}, own) == ""
 
 

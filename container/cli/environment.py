@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+import importlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from partway.container.cli.target import KINDS
-from partway.container.models.chat import settings as chat
-from partway.container.models.text import settings as text
+from partway.container.models import SETTINGS
 
-_OF_THE_COMMAND: Final = frozenset(
+if TYPE_CHECKING:
+    from partway.container.settings import Settings  # pydantic, which other models do not need
+
+#: The variables of ``partway-container serve``.
+VARIABLES: Final = frozenset(
     {
+        *KINDS.values(),
         "PARTWAY_BIND_TO_HOST",
         "PARTWAY_FINISH_TIMEOUT",
         "PARTWAY_LOG_FORMAT",
@@ -23,4 +29,18 @@ _OF_THE_COMMAND: Final = frozenset(
     }
 )
 
-VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_COMMAND | chat.VARIABLES | text.VARIABLES
+
+def variables_of_models(named: Iterable[str] | None = None) -> frozenset[str]:
+    """Return the variables of the shipped models' settings.
+
+    Args:
+        named: variables; settings are loaded only if one of these has their prefix. None loads all.
+    """
+    found: set[str] = set()
+    for model, place in SETTINGS.items():
+        prefix = f"PARTWAY_{model.upper()}_"
+        if named is None or any(name.startswith(prefix) for name in named):
+            module, _, attribute = place.partition(":")
+            kind: type[Settings] = getattr(importlib.import_module(module), attribute)
+            found |= kind.variables().keys()
+    return frozenset(found)

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from partway.container.bridge.settings import BridgeSettings
 from partway.container.cli import COMMANDS, CommandError, serve_bridge
-from partway.container.cli.environment import VARIABLES
+from partway.container.cli.environment import VARIABLES, variables_of_models
 from partway.container.cli.serve_settings import (
     LOG_LEVELS,
     PORT,
@@ -41,7 +41,7 @@ from partway.container.cli.target import (
     one_line,
     put_on_path,
 )
-from partway.container.errors import CannotServe, LoadFailed
+from partway.container.errors import CannotServe, LoadFailed, SettingsRefused
 from partway.container.guard import LoopGuard
 from partway.container.hosting import METHODS, Method
 from partway.container.limits import CANCEL_GRACE, FINISH_TIMEOUT, MAX_RUNNING
@@ -114,6 +114,7 @@ class ServingOptions:
         show_errors: whether clients are shown the model's exceptions.
         method: the method to call on a scikit-learn model; None if not given.
         bridge: the settings of a bridge; None if another target is served.
+        settings: settings of the model, ``NAME=VALUE`` each.
     """
 
     model_dir: Path
@@ -121,6 +122,7 @@ class ServingOptions:
     show_errors: bool
     method: Method | None
     bridge: BridgeSettings | None
+    settings: Sequence[str]
 
 
 def add_to(commands: Commands) -> None:
@@ -171,8 +173,8 @@ def add_to(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of a shipped model, as in --set upstream=http://localhost:8000/v1: stands "
-        "for its variable, PARTWAY_CHAT_UPSTREAM; may be repeated",
+        help="a setting of the model: for chat, --set upstream=http://localhost:8000/v1 stands for "
+        "its variable PARTWAY_CHAT_UPSTREAM; may be repeated",
     )
     parser.add_argument("--host", help="address to listen on; also PARTWAY_BIND_TO_HOST (0.0.0.0)")
     parser.add_argument(
@@ -211,13 +213,12 @@ def run(options: argparse.Namespace) -> int:
         CommandError: the command cannot do what it was asked.
     """
     environ = os.environ
-    if unknown := unknown_variables(environ, VARIABLES):
+    if unknown := unknown_variables(environ, VARIABLES | variables_of_models(environ)):
         raise CommandError(unknown)
     level = read_log_level(options.log_level, environ)
     log_format = read_log_format(options.log_format, environ)
     start_logging(level, log_format)
     target = choose({kind: getattr(options, kind) for kind in KINDS}, environ)
-    set_variables(options.set, target.name, environ)
     address = ListenAddress(read_host(options.host, environ), read_port(options.port, environ))
     model_dir = read_model_dir(options.model_dir, environ)
     serving = ServingOptions(
@@ -226,6 +227,7 @@ def run(options: argparse.Namespace) -> int:
         read_show_errors(flag=options.show_errors, environ=environ),
         read_method(options.method, environ, METHODS),
         serve_bridge.read_bridge(options, target, environ),
+        options.set,
     )
     _raise_descriptor_limit(MAX_RUNNING if serving.bridge is None else 2 * MAX_RUNNING)
     _leave_on_signal(0)  # importing may take a minute
@@ -249,6 +251,8 @@ def _server_for(
             f"the method {serving.method} was given with {target.source} {target.name}; "
             "a method is allowed only with --sklearn"
         )
+    if target.kind != "model":
+        set_variables(serving.settings, target.name, None, os.environ)
     if target.kind == "app":
         from partway.container.hosting.asgi import AppServer
 
@@ -269,6 +273,7 @@ def _server_for(
         model = _sklearn_model(target, serving)
     else:
         model = make_model(target)
+        set_variables(serving.settings, target.name, model.settings_type, os.environ)
     model_dir = serving.model_dir
     if not model_dir.is_dir():
         missing = "the model's folder does not exist; name another with --model-dir"
@@ -316,6 +321,8 @@ async def _serve(
         server = make_server()
     except TypeError as error:  # handlers that are not async
         raise target.error(str(error), status=1) from error
+    except SettingsRefused as error:
+        raise CommandError(str(error)) from None
     except LoadFailed as error:  # an extra that is not installed
         raise target.error(f"{error.__cause__}", status=1) from error
     stopping = False

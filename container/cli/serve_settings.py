@@ -6,13 +6,15 @@ import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from partway.container.cli import CommandError
-from partway.container.cli.environment import VARIABLES
 from partway.container.limits import FINISH_TIMEOUT
 from partway.container.server import MODEL_DIR
 from partway.log_lines import LOG_FORMATS, LogFormat
+
+if TYPE_CHECKING:
+    from partway.container.settings import Settings  # pydantic, which few models need
 
 _Word = TypeVar("_Word", bound=str)
 
@@ -149,27 +151,33 @@ def read_finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
     raise CommandError(f"{source} {text!r} was given; it must be a number of seconds above 0")
 
 
-def set_variables(given: Sequence[str], model: str, environ: MutableMapping[str, str]) -> None:
-    """Set the variables of a shipped model's settings.
+def set_variables(
+    given: Sequence[str],
+    model: str,
+    settings_type: type[Settings] | None,
+    environ: MutableMapping[str, str],
+) -> None:
+    """Set the variables of a model's settings.
 
     Args:
         given: ``NAME=VALUE`` each.
-        model: the model's name.
+        model: the model's name, for errors.
+        settings_type: the model's; None if it has no settings.
         environ: changed.
 
     Raises:
         CommandError: the text has another form, or the model has no such setting.
     """
+    prefix = settings_type.variable_prefix if settings_type else ""
+    known = settings_type.variables() if settings_type else {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
             raise CommandError("--set must have NAME=VALUE, such as upstream=http://localhost/v1")
-        variable = f"PARTWAY_{model}_{name}".upper()
-        if variable not in VARIABLES:
-            prefix = f"PARTWAY_{model}_".upper()
-            own = (each for each in VARIABLES if each.startswith(prefix))
-            known = ", ".join(sorted(each.removeprefix(prefix).lower() for each in own))
+        variable = f"{prefix}{name.upper()}"
+        if variable not in known:
+            names = ", ".join(sorted(each.removeprefix(prefix).lower() for each in known))
             # The value may be a secret.
-            which = known or "no settings"
+            which = names or "no settings"
             raise CommandError(f"--set {name}=… was given; the model {model} has {which}")
         environ[variable] = value

@@ -1,4 +1,4 @@
-"""The shipped models, by name."""
+"""The shipped models and their settings, by name."""
 
 from __future__ import annotations
 
@@ -14,4 +14,10 @@ MODELS: Mapping[str, str] = {
     "pca": "partway.container.models.pca:PCA",
     "speech": "partway.container.models.speech:Speech",
     "text": "partway.container.models.text.model:Text",
+}
+
+#: The settings of those that have some; their variables begin with ``PARTWAY_`` and the name.
+SETTINGS: Mapping[str, str] = {
+    "chat": "partway.container.models.chat.settings:ChatSettings",
+    "text": "partway.container.models.text.settings:TextSettings",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -44,6 +45,8 @@ class Origin:
     Attributes:
         name: the class's name there, with dots where the class is inside another one.
         log_level: the log's level in the process that starts the worker.
+        settings: the model's, pickled: unpickling may import the model, which must be done where a
+            failure is reported.
     """
 
     module: str
@@ -51,11 +54,16 @@ class Origin:
     model_dir: Path
     log_level: int
     log_format: LogFormat
+    settings: bytes
 
     def make(self) -> Loadable:
         """Create the model, without loading it."""
         kind = attrgetter(self.name)(importlib.import_module(self.module))
-        return cast("Loadable", kind())
+        model = cast("Loadable", kind())
+        settings = pickle.loads(self.settings)  # noqa: S301 (from the process that starts this one)
+        if settings is not None:
+            model.settings = settings
+        return model
 
 
 def main(pipe: Connection, origin: Origin) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -204,7 +205,10 @@ class ProcessCrew:
         """Start the processes; each loads the model."""
         kind = type(self._model)
         level = logging.getLogger().getEffectiveLevel()
-        origin = Origin(kind.__module__, kind.__qualname__, model_dir, level, format_of_log())
+        origin = Origin(
+            *(kind.__module__, kind.__qualname__, model_dir, level, format_of_log()),
+            pickle.dumps(self._model.settings),
+        )
         self._workers = [
             ProcessWorker(
                 f"partway-worker-{number}", origin, self._pool, self._grace, self._restart_delay

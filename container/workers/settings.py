@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
@@ -62,8 +62,10 @@ class Loadable(Protocol):
 
     Attributes:
         runs_on: its workers; None for one thread.
+        settings: its settings, which each worker process gets too.
     """
 
     runs_on: ClassVar[Threads | Processes | None]
+    settings: Any
 
     def load(self, model_dir: Path) -> None: ...

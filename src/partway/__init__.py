@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         request_route,
         route,
     )
+    from partway.container.settings import Settings
     from partway.container.tabular import Columns, TabularModel
     from partway.gateway.client import (
         BadMessage,
@@ -82,6 +83,7 @@ __all__ = [
     "Reply",
     "Request",
     "Session",
+    "Settings",
     "SparseRows",
     "Stream",
     "StreamClosed",
@@ -105,6 +107,7 @@ __all__ = [
 
 #: The modules of the names; all others are the container's.
 _HOMES: Final = {
+    "partway.container.settings": {"Settings"},
     "partway.container.tabular": {"Columns", "TabularModel"},
     "partway.protocol.formats": {"Batch", "SparseRows", "Tabular"},
     "partway.protocol.parts": {"CompletionState", "DataType", "PayloadPart"},

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: Kubernetes sets these in each container beside a Service whose name begins with ``partway``, as
-#: Docker's links did. Nobody chose them, and nobody can remove them.
+#: Kubernetes sets these in each container, for each Service, as Docker's links did: for ``partway``
+#: and ``talk`` they look like settings. Nobody chose them, and nobody can remove them.
 _LINK: Final = re.compile(
-    r"PARTWAY(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+    r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _LINK_VALUE: Final = re.compile(r"(tcp|udp|sctp)://")
 

@@ -8,7 +8,6 @@ own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from partway.documentation import page
@@ -18,12 +17,6 @@ _PREFIX: Final = "PARTWAY_"
 
 #: Variables that stand for flags, and are no settings.
 _OF_FLAGS: Final = frozenset({"PARTWAY_CONFIG", "PARTWAY_TOKEN", "PARTWAY_URL"})
-
-#: Most unknown variables that are named.
-_MAX_SHOWN: Final = 10
-
-#: Characters of a name that are shown.
-_MAX_NAME: Final = 60
 
 
 def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ()) -> str:
@@ -47,31 +40,20 @@ def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ())
             return ""
         known |= variables
         left -= variables
-    lines = [_said(name, known, bool(own)) for name in sorted(left)[:_MAX_SHOWN]]
-    if len(left) > _MAX_SHOWN:
-        lines.append(f"there are {len(left) - _MAX_SHOWN} more unknown variables {_PREFIX}…")
-    return "\n".join(lines)
+    from partway.unknown_names import describe_unknown
+
+    listed = page("reference/container.md" if own else "reference/settings.md")
+    return "\n".join(describe_unknown(left, _PREFIX, known, f"those in {listed}"))
 
 
 def _of_all() -> Iterator[frozenset[str]]:
-    """Yield the variables of flags, gateway and containers; each set is loaded when needed."""
+    """Yield the variables of flags, gateway, containers and models, each loaded when needed."""
     yield _OF_FLAGS
     from partway.gateway.settings.settings import VARIABLES as OF_THE_GATEWAY
 
     yield OF_THE_GATEWAY
     from partway.container.cli.environment import VARIABLES as OF_CONTAINERS
+    from partway.container.cli.environment import variables_of_models
 
     yield OF_CONTAINERS
-
-
-def _said(name: str, known: Collection[str], of_container: bool) -> str:
-    shown = name[:_MAX_NAME]
-    if not (shown.isascii() and shown.isprintable()):
-        shown = ascii(shown)
-    # Without the common prefix, which would make any two names alike.
-    short = [each.removeprefix(_PREFIX) for each in sorted(known)]
-    near = get_close_matches(name[:_MAX_NAME].removeprefix(_PREFIX), short, n=1)
-    if near:
-        return f"{shown}: this variable is unknown; the nearest known one is {_PREFIX}{near[0]}"
-    listed = page("reference/container.md" if of_container else "reference/settings.md")
-    return f"{shown}: this variable is unknown; it must be one of those in {listed}"
+    yield variables_of_models()

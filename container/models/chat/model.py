@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -33,16 +32,14 @@ class Chat(Model):
         settings: the model's settings; by default from the environment.
     """
 
+    settings_type = ChatSettings
+    settings: ChatSettings
+
     def __init__(self, settings: ChatSettings | None = None) -> None:
-        self._given = settings
+        if settings is not None:
+            self.settings = settings
 
     def load(self, model_dir: Path) -> None:
-        """Read the settings.
-
-        Raises:
-            ValueError: a setting is missing, or out of range.
-        """
-        self.settings = self._given or ChatSettings.from_environment(os.environ)
         self.upstreams = Upstreams(self.settings)
 
     def unload(self) -> None:

@@ -125,8 +125,8 @@ class Upstreams:
         headers = {"Accept-Encoding": "identity"}
         if body:
             headers["Content-Type"] = content_type
-        if self._settings.api_key:
-            headers["Authorization"] = f"Bearer {self._settings.api_key}"
+        if key := self._settings.api_key.get_secret_value():
+            headers["Authorization"] = f"Bearer {key}"
         failure: ModelError | None = None
         for base in self._settings.upstreams:
             url = f"{base}/{path}"

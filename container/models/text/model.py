@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -72,8 +71,12 @@ class Text(Model):
 
     runs_on = _TOKENIZING
 
+    settings_type = TextSettings
+    settings: TextSettings
+
     def __init__(self, settings: TextSettings | None = None) -> None:
-        self._given = settings
+        if settings is not None:
+            self.settings = settings
         self._engine: Engine | None = None
         self._noted: set[str] = set()
 
@@ -94,7 +97,6 @@ class Text(Model):
         Raises:
             RuntimeError: the packages that the model runs on are not installed.
             NotLoadable: the directory does not hold a model, or there is not enough memory.
-            ValueError: a setting is out of range.
         """
         try:
             from partway.container.models.text.engine import Engine
@@ -105,7 +107,7 @@ class Text(Model):
                 "pip install 'partway[text]'; a torch without GPU support is at "
                 "https://download.pytorch.org/whl/cpu"
             ) from error
-        settings = self._settings = self._given or TextSettings.from_environment(os.environ)
+        settings = self.settings
         loaded = self._loaded = load(model_dir, settings)
         name = self._name = model_dir.name
         self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings, name))
@@ -132,7 +134,7 @@ class Text(Model):
 
     async def stream(self, stream: Stream) -> None:
         """Hold a conversation: each message is a request, and gets one answer."""
-        await ConversationStream(self.begin, stream, self._settings.queued).run()
+        await ConversationStream(self.begin, stream, self.settings.queued).run()
 
     @route("v1/chat/completions")
     async def chunks(self, stream: Stream) -> None:
@@ -183,7 +185,7 @@ class Text(Model):
             Refused: the prompt is too long, or unsuitable for this model; or an option is.
             Busy: too many replies are under way, or too many prompts wait to be tokenized.
         """
-        most = sampling.max_new_tokens or self._settings.max_new_tokens
+        most = sampling.max_new_tokens or self.settings.max_new_tokens
         constraint = sampling.constraint
         if tools is not None:
             constraint = self._prompts.call_form.constraint(tools)
@@ -203,7 +205,7 @@ class Text(Model):
     async def _answer(self, ask: Ask) -> TextReply:
         if ask.raw:
             assert ask.prompt is not None, "a raw request has a prompt"
-            most = ask.sampling.max_new_tokens or self._settings.max_new_tokens
+            most = ask.sampling.max_new_tokens or self.settings.max_new_tokens
             grammar = await self._compiled(ask.sampling.constraint)
             tokens = await self.workers.run(self._prompts.raw, ask.prompt)
             return self._generated(tokens, most, ask.sampling, grammar)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
+from pydantic import Field
+
+from partway.container.settings import Settings
 from partway.protocol.limits import MIB
 
+_MOST: Final = 10**18 - 1
+#: Whole numbers; for some settings 0 lets the engine choose.
+Number = Annotated[int, Field(ge=0, le=_MOST)]
+PositiveNumber = Annotated[int, Field(ge=1, le=_MOST)]
 
-@dataclass(frozen=True, slots=True)
-class TextSettings:
+
+class TextSettings(Settings, prefix="PARTWAY_TEXT_"):
     """The settings of the language model.
-
-    Each comes from an environment variable: ``PARTWAY_TEXT_`` and the setting's name in capitals.
 
     Attributes:
         device: ``auto`` (a GPU if there is one), or torch's name: ``cpu``, ``cuda:1``.
@@ -30,40 +34,13 @@ class TextSettings:
     """
 
     device: str = "auto"
-    context: int = 0
-    max_new_tokens: int = 512
-    generations: int = 256
-    queued: int = 16
-    batch_tokens: int = 0
-    cache_bytes: int = 0
-    threads: int = 0
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Read the settings; a variable that is empty counts as unset.
-
-        Raises:
-            ValueError: a variable is not a number, or is out of range; the message names it.
-        """
-        found: dict[str, str | int] = {}
-        for each in fields(cls):
-            name = _variable_of(each.name)
-            value = environment.get(name, "")
-            if value:
-                found[each.name] = value if each.name == "device" else _number(name, value)
-        settings = cls(**found)  # type: ignore[arg-type]  # the fields' own kinds
-        for needed in ("max_new_tokens", "generations", "queued"):
-            if not getattr(settings, needed):
-                raise ValueError(f"{_variable_of(needed)} is 0; it must be 1 or more")
-        return settings
-
-
-def _variable_of(name: str) -> str:
-    return f"PARTWAY_TEXT_{name.upper()}"
-
-
-#: The environment variable of each setting.
-VARIABLES: Final = frozenset(_variable_of(each.name) for each in fields(TextSettings))
+    context: Number = 0
+    max_new_tokens: PositiveNumber = 512
+    generations: PositiveNumber = 256
+    queued: PositiveNumber = 16
+    batch_tokens: Number = 0
+    cache_bytes: Number = 0
+    threads: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +71,3 @@ class Sample:
 
 #: Cache of keys and values on a CPU, which shares the memory with everything else.
 CPU_CACHE_BYTES = 1024 * MIB
-
-
-def _number(name: str, value: str) -> int:
-    if not (value.isascii() and value.isdecimal() and len(value) <= 18):
-        raise ValueError(f"{name} is {value[:40]!r}; it must be a whole number, 0 or more")
-    return int(value)

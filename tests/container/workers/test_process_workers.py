@@ -140,7 +140,7 @@ async def place(
     monkeypatch.setattr(ScriptedProcess, "refused", False, raising=False)
     monkeypatch.setattr(process_workers, "ChildProcess", ScriptedProcess)
     pool = Pool(5, ENDLESS)
-    worker = ProcessWorker("x", Origin("m", "M", Path(), 0, "text"), pool, 1.0, 0.02)
+    worker = ProcessWorker("x", Origin("m", "M", Path(), 0, "text", b""), pool, 1.0, 0.02)
     worker.start()
     worker.came_up()
     pool.open()

@@ -86,7 +86,7 @@ async def start(anyio_backend: object) -> AsyncIterator[object]:
         async def begin(*answers: Answer, gone: int = 0, **settings: object) -> Running:
             fakes = [await stack.enter_async_context(upstream(each)) for each in answers]
             urls = [*["http://127.0.0.1:9/v1"] * gone, *(fake.url for fake in fakes)]
-            model = Chat(ChatSettings(tuple(urls), **settings))
+            model = Chat(ChatSettings(upstreams=tuple(urls), **settings))
             return Running(await stack.enter_async_context(serving(model)), fakes)
 
         yield begin

@@ -6,7 +6,7 @@ import pytest
 
 from partway.container.cli import CommandError
 from partway.container.cli.serve_settings import set_variables
-from partway.container.models.chat.settings import VARIABLES, ChatSettings
+from partway.container.models.chat.settings import ChatSettings
 
 
 def test_all_variables():
@@ -22,21 +22,29 @@ def test_all_variables():
         }
     )
     urls = ("http://a:1/v1", "https://b/v1")
-    assert settings == ChatSettings(urls, "m", "s", {"temperature": 0}, "k", 2.5, 7)
+    assert settings == ChatSettings(
+        upstreams=urls,
+        model="m",
+        system="s",
+        options={"temperature": 0},
+        api_key="k",
+        timeout=2.5,
+        max_turns=7,
+    )
     assert "'k'" not in repr(settings)
-    assert len(VARIABLES) == 7
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"UPSTREAM": ""}, "PARTWAY_CHAT_UPSTREAM has 0 URLs; it must have 1 to 16"),
-        ({"UPSTREAM": "localhost:8000"}, "PARTWAY_CHAT_UPSTREAM names 'localhost:8000'; it must"),
-        ({"UPSTREAM": "ftp://a/v1"}, "PARTWAY_CHAT_UPSTREAM names 'ftp://a/v1'; it must"),
-        ({"UPSTREAM": "http://u:secret@a/v1"}, "PARTWAY_CHAT_UPSTREAM names 'a/v1'; it must"),
-        ({"UPSTREAM": "http://[x"}, "PARTWAY_CHAT_UPSTREAM names"),
-        ({"UPSTREAM": "http://a:x/v1"}, "PARTWAY_CHAT_UPSTREAM names"),
-        ({"API_KEY": "k\n"}, "PARTWAY_CHAT_API_KEY has other characters than visible ASCII"),
+        ({"UPSTREAM": ""}, "PARTWAY_CHAT_UPSTREAM is not set; it must be the base URL of"),
+        ({"UPSTREAM": ","}, "PARTWAY_CHAT_UPSTREAM: 0 URLs were given; it must have 1 to 16"),
+        ({"UPSTREAM": "localhost:8000"}, "PARTWAY_CHAT_UPSTREAM: 'localhost:8000' was given; it"),
+        ({"UPSTREAM": "ftp://a/v1"}, "PARTWAY_CHAT_UPSTREAM: 'ftp://a/v1' was given; it must"),
+        ({"UPSTREAM": "http://u:secret@a/v1"}, "PARTWAY_CHAT_UPSTREAM: 'a/v1' was given; it must"),
+        ({"UPSTREAM": "http://[x"}, "PARTWAY_CHAT_UPSTREAM: 'http://\\[x' was given"),
+        ({"UPSTREAM": "http://a:x/v1"}, "PARTWAY_CHAT_UPSTREAM: 'http://a:x/v1' was given"),
+        ({"API_KEY": "k\n"}, "PARTWAY_CHAT_API_KEY: this has other characters than visible ASCII"),
         ({"TIMEOUT": "0"}, "PARTWAY_CHAT_TIMEOUT is '0'; it must be a number"),
         ({"TIMEOUT": "nan"}, "PARTWAY_CHAT_TIMEOUT is 'nan'; it must be a number"),
         ({"OPTIONS": "[]"}, "PARTWAY_CHAT_OPTIONS is '\\[\\]'; it must be a JSON object"),
@@ -52,9 +60,9 @@ def test_a_wrong_variable(changes, says):
 
 def test_flags_set_variables():
     environ = {"PARTWAY_CHAT_MODEL": "before"}
-    set_variables(["upstream=http://a/v1", "model=a=b"], "chat", environ)
+    set_variables(["upstream=http://a/v1", "model=a=b"], "chat", ChatSettings, environ)
     assert environ == {"PARTWAY_CHAT_UPSTREAM": "http://a/v1", "PARTWAY_CHAT_MODEL": "a=b"}
-    set_variables([], "echo", environ)
+    set_variables([], "echo", None, environ)
 
 
 @pytest.mark.parametrize(
@@ -71,4 +79,4 @@ def test_flags_set_variables():
 )
 def test_a_wrong_flag(given, model, says):
     with pytest.raises(CommandError, match=says):
-        set_variables([given], model, {})
+        set_variables([given], model, ChatSettings if model == "chat" else None, {})

@@ -67,7 +67,8 @@ async def start(anyio_backend: object) -> AsyncIterator[object]:
 
         async def begin(answer: Answer) -> Running:
             fake = await stack.enter_async_context(upstream(answer))
-            served = await stack.enter_async_context(serving(Chat(ChatSettings((fake.url,), "m"))))
+            model = Chat(ChatSettings(upstreams=(fake.url,), model="m"))
+            served = await stack.enter_async_context(serving(model))
             return Running(served.url, fake)
 
         yield begin

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ async def test_pieces_of_prompts_beside_replies_change_nothing(
     window: int, serve, tmp_path: Path
 ) -> None:
     """Prompts that take several steps come while others generate."""
-    settings = replace(SETTINGS, batch_tokens=40)
+    settings = SETTINGS.model_copy(update={"batch_tokens": 40})
     model, _ = await serve(make_noise(tmp_path / "model", window=window), settings)
     engine = model.engine
     batching = engine._batching
@@ -77,7 +76,7 @@ async def test_pieces_of_prompts_beside_replies_change_nothing(
 
 
 async def test_a_short_prompt_does_not_wait_for_a_long_one(serve, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, batch_tokens=4)
+    settings = SETTINGS.model_copy(update={"batch_tokens": 4})
     model, _ = await serve(make_chain(tmp_path / "model", "abcdef"), settings)
     engine = model.engine
     async with engine.generate([1] * 400, 1, GREEDY) as long:
@@ -89,7 +88,8 @@ async def test_a_short_prompt_does_not_wait_for_a_long_one(serve, tmp_path: Path
 
 async def test_half_of_the_clients_are_killed(serve, noise: Path) -> None:
     """Their blocks come back at once, and the rest say what they would have said."""
-    model, served = await serve(noise, replace(SETTINGS, cache_bytes=16 << 20))  # room for all
+    room_for_all = SETTINGS.model_copy(update={"cache_bytes": 16 << 20})
+    model, served = await serve(noise, room_for_all)
     length = 300
     alone = []
     for number in range(0, STREAMS, 8):

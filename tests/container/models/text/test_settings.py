@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def test_each_is_a_variable() -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["-1", "1.5", "many", "１", "9" * 30, " 1"])
+@pytest.mark.parametrize("value", ["-1", "1.5", "many", "１", "9" * 30])
 def test_one_that_is_no_number(value: str) -> None:
     with pytest.raises(ValueError, match=r"PARTWAY_TEXT_CONTEXT is .*; it must be a whole number"):
         TextSettings.from_environment({"PARTWAY_TEXT_CONTEXT": value})
@@ -34,17 +33,19 @@ def test_one_that_is_no_number(value: str) -> None:
 
 @pytest.mark.parametrize("name", ["MAX_NEW_TOKENS", "GENERATIONS", "QUEUED"])
 def test_one_that_must_not_be_none(name: str) -> None:
-    with pytest.raises(ValueError, match=f"PARTWAY_TEXT_{name} is 0; it must be 1 or more"):
+    with pytest.raises(
+        ValueError, match=f"PARTWAY_TEXT_{name} is '0'; it must be a whole number from 1"
+    ):
         TextSettings.from_environment({f"PARTWAY_TEXT_{name}": "0"})
 
 
 def test_the_page_has_each_of_them() -> None:
     page = (ROOT / "docs" / "reference" / "text.md").read_text()
     named = set(re.findall(r"`PARTWAY_TEXT_(\w+)`", page))
-    assert named == {each.name.upper() for each in fields(TextSettings)}
-    for each in fields(TextSettings):
-        if isinstance(each.default, int) and each.default:
-            assert re.search(rf"`PARTWAY_TEXT_{each.name.upper()}` \| {each.default} \|", page)
+    assert named == {name.upper() for name in TextSettings.model_fields}
+    for name, field in TextSettings.model_fields.items():
+        if isinstance(field.default, int) and field.default:
+            assert re.search(rf"`PARTWAY_TEXT_{name.upper()}` \| {field.default} \|", page)
 
 
 def test_without_torch_it_says_what_to_install(

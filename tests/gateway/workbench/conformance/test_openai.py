@@ -86,7 +86,7 @@ async def test_the_model_chat_keeps_them() -> None:
     """The server behind it serves chats alone, and so does the model."""
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(running(ChatContainer))
-        settings = ChatSettings((f"http://{engine.address}/v1",))
+        settings = ChatSettings(upstreams=(f"http://{engine.address}/v1",))
         served = await stack.enter_async_context(serving(Chat(settings)))
         subject = Subject(container_address(served.url))
         report = await Run(openai.checks, BUILT_IN["echo"]).run(subject)
