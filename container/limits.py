@@ -80,6 +80,9 @@ HEALTH_TIMEOUT: Final = 1.5
 #: Time for which a report of health is valid: a flood of /ping asks the model no more often.
 HEALTH_AGE: Final = 1.0
 
+#: Time for a page of metrics; Prometheus gives a scrape 10 s.
+METRICS_TIMEOUT: Final = 5.0
+
 #: Longest time from a request's arrival to the head of its answer (clause 1.1-2).
 ANSWER_TIMEOUT: Final = 60.0
 

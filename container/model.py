@@ -16,6 +16,8 @@ from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry  # imported when it is used
+
     from partway.container.settings import Settings  # pydantic, which few models need
 
 #: Default path of a model's streams (clause 1.1-4).
@@ -154,6 +156,22 @@ class Model:
     settings: Any = None
     max_concurrent_transforms: int = 1
     max_payload_mb: int = 6
+
+    @property
+    def metrics(self) -> CollectorRegistry:
+        """The registry of the author's own metrics, which ``/metrics`` shows beside the runtime's.
+
+        ::
+
+            self.words = Counter("talk_words", "Words said", registry=self.metrics)
+
+        In a worker process this is a registry of that process, which nobody sees.
+        """
+        from prometheus_client import CollectorRegistry
+
+        # A worker and the event loop may ask at the same time: the first registry stays.
+        registry: CollectorRegistry = vars(self).setdefault("_metrics", CollectorRegistry())
+        return registry
 
     def load(self, model_dir: Path) -> None:
         """Load the model, on a worker; ``/ping`` answers 503 until the method returns.

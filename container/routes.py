@@ -129,6 +129,33 @@ def check_handles_requests(kind: type[Model], name: str) -> None:
         raise TypeError(f"{kind.__name__}.{name} answers requests: it must be async def")
 
 
+def check_kinds(model: Model) -> None:
+    """Check that each method is, or is not, an ``async def``, as its callers expect.
+
+    A coroutine that is never awaited would be truthy, and raise nothing.
+
+    Raises:
+        TypeError: a method is async and should not be, or the other way round.
+    """
+    for name, is_async in (
+        *(("load", False), ("unload", False), ("healthy", False)),
+        ("admit", True),
+    ):
+        if inspect.iscoroutinefunction(getattr(type(model), name)) is not is_async:
+            wanted = "async def" if is_async else "a plain def, which runs on a thread"
+            raise TypeError(f"{type(model).__name__}.{name} must be {wanted}")
+
+
+def takes_invocations(model: Model) -> bool:
+    """Whether the model overrides ``invoke``.
+
+    Raises:
+        TypeError: the model's ``invoke`` is neither a coroutine function nor an async generator.
+    """
+    check_handles_requests(type(model), "invoke")
+    return type(model).invoke is not Model.invoke
+
+
 def _known(route: StreamRoute) -> str:
     if route.query is None:
         return f"/{route.path} requires this parameter"

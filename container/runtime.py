@@ -12,17 +12,14 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import AsyncIterable, Mapping
-from typing import NamedTuple, TypeAlias, cast
-from urllib.parse import parse_qsl
-
-from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
+import time
+from collections.abc import AsyncIterable, Callable, Mapping
+from typing import TypeAlias, cast
 
 from partway.container.activity import (
     NO_PAGES,
     STOPPING,
     Activity,
-    is_from_a_page,
 )
 from partway.container.errors import (
     BodyError,
@@ -34,6 +31,7 @@ from partway.container.errors import (
     shown_reason_of,
 )
 from partway.container.fair_scheduling import HandlerScheduler
+from partway.container.figures import Ending, Figures, Refusal, ending_of
 from partway.container.health import Health
 from partway.container.limits import (
     ADMIT_TIMEOUT,
@@ -45,6 +43,7 @@ from partway.container.limits import (
     PLATFORM_PROBES,
     PLATFORM_SILENCE,
 )
+from partway.container.metrics_page import METRICS, MetricsPage
 from partway.container.model import Model, Opening, Reply, Request
 from partway.container.replies import send
 from partway.container.routes import (
@@ -52,7 +51,8 @@ from partway.container.routes import (
     RequestHandler,
     RequestRoutes,
     Routes,
-    check_handles_requests,
+    check_kinds,
+    takes_invocations,
 )
 from partway.container.serving.body import DecodedBody, IncomingBody
 from partway.container.serving.exchange import RuntimeExchange
@@ -62,17 +62,17 @@ from partway.container.serving.platform_requests import (
     check_stream,
     request_id,
 )
+from partway.container.serving.request_head import RequestHead, head_of, query_of, uncoded
 from partway.container.serving.server import ExchangeServer
 from partway.container.threads import ordinary
 from partway.container.websocket_stream import WebSocketStream
+from partway.container.workers import JobFigures
 from partway.log_lines import LogLine
 from partway.protocol.connections.tcp import watch_by_tcp
 from partway.protocol.http.content_codings import (
-    CONTENT_ENCODING,
     KNOWN,
     UnknownCoding,
     check_known,
-    coding_of,
     is_coded,
 )
 from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
@@ -106,6 +106,7 @@ class Runtime:
         finish_timeout: seconds of silence allowed to a stream's handler after its input has ended.
         max_running: most streams and invocations under way at a time.
         show_errors: whether clients are shown the model's exceptions; for development.
+        jobs: returns the figures of the model's workers, for ``/metrics``.
 
     Raises:
         TypeError: the model has handlers that cannot be called.
@@ -123,13 +124,18 @@ class Runtime:
         finish_timeout: float = FINISH_TIMEOUT,
         max_running: int = MAX_RUNNING,
         show_errors: bool = False,
+        jobs: Callable[[], JobFigures | None] = lambda: None,
     ) -> None:
         self._model = model
         self._health = health
+        self._streams = Figures()
+        self._requests = Figures()
+        figures = {"stream": self._streams, "request": self._requests}
+        self._metrics = MetricsPage(model, figures, jobs)
         self._routes = Routes(model)
-        _check_kinds(model)
+        check_kinds(model)
         self._request_routes = RequestRoutes(model)
-        self._invokes = _takes_invocations(model)
+        self._invokes = takes_invocations(model)
         if not (self._invokes or self._routes or self._request_routes):
             raise TypeError(f"{type(model).__name__} has neither stream() nor invoke()")
         self._max_body = max_body
@@ -156,7 +162,7 @@ class Runtime:
 
     async def _handle(self, exchange: RuntimeExchange) -> None:
         path = exchange.path
-        said = _said(exchange.headers)
+        said = head_of(exchange.headers)
         if self.activity.draining or said.upgrade:
             # The bytes after a refused upgrade may be frames; they must not be parsed as HTTP.
             exchange.closes = True
@@ -165,20 +171,38 @@ class Runtime:
         elif (handlers := self._requests_at(exchange)) is not None:
             await self._request(exchange, said, handlers)
         elif path in (INVOCATIONS, EXECUTION_PARAMETERS) and said.by_page:
-            exchange.refuse_unread(403, NO_PAGES)
+            self._refuse_unread(exchange, 403, NO_PAGES)
         elif path == INVOCATIONS:
             await self._invocations(exchange, said)
         elif path == EXECUTION_PARAMETERS:
             self._execution_parameters(exchange)
         elif path.removeprefix("/") in self._routes or is_upgrade(exchange.headers):
             await self._stream(exchange, path.removeprefix("/"))
+        elif path == METRICS:
+            await self._metrics.answer(exchange, by_page=said.by_page)
         else:
             self._unknown_path(exchange)
+
+    def _refuse_unread(self, exchange: RuntimeExchange, status: int, reason: str) -> None:
+        """Refuse a request before it begins, and leave its body unread."""
+        self._requests.refuse(self._refusal(status))
+        exchange.refuse_unread(status, reason)
+
+    def _refusal(self, status: int) -> Refusal:
+        """Return why something is refused with a status before it begins."""
+        if status == 403:
+            return "web_page"
+        if status != 503:
+            return "invalid"
+        if self.activity.draining:
+            return "stopping"
+        return "full" if self._health.loaded else "loading"
 
     def _unknown_path(self, exchange: RuntimeExchange) -> None:
         """Answer 404, below ``/v1`` in the form that OpenAI's clients read."""
         requests = (f"/{path}" for path in self._request_routes.paths)
         why = f"nothing is served here: use {', '.join((PING, INVOCATIONS, *requests))}"
+        self._requests.refuse("invalid")
         if exchange.path.startswith(OPENAI) and self._request_routes:
             headers = {"Content-Type": "application/json"}
             exchange.respond(404, error_body(why, 404), headers)
@@ -188,6 +212,7 @@ class Runtime:
     def _execution_parameters(self, exchange: RuntimeExchange) -> None:
         """Answer a batch transform's request for its parameters."""
         if exchange.method != "GET":
+            self._requests.refuse("invalid")
             exchange.refuse(
                 405, f"the method of {EXECUTION_PARAMETERS} must be GET", {"Allow": "GET"}
             )
@@ -202,12 +227,13 @@ class Runtime:
 
     # --- Invocations -----------------------------------------------------------------------------
 
-    async def _invocations(self, exchange: RuntimeExchange, said: _Said) -> None:
+    async def _invocations(self, exchange: RuntimeExchange, said: RequestHead) -> None:
         if exchange.method != "POST":
+            self._requests.refuse("invalid")
             exchange.refuse(405, "the method of /invocations must be POST", {"Allow": "POST"})
             return
         if not self._invokes:
-            exchange.refuse_unread(501, "this model takes streams, not invocations")
+            self._refuse_unread(exchange, 501, "this model takes streams, not invocations")
             return
         await self._admitted(exchange, said, self._model.invoke)
 
@@ -218,12 +244,13 @@ class Runtime:
         return self._request_routes.handlers(exchange.path.removeprefix("/"))
 
     async def _request(
-        self, exchange: RuntimeExchange, said: _Said, handlers: Mapping[str, RequestHandler]
+        self, exchange: RuntimeExchange, said: RequestHead, handlers: Mapping[str, RequestHandler]
     ) -> None:
         handler = handlers.get(exchange.method)
         if said.by_page:
-            exchange.refuse_unread(403, NO_PAGES)
+            self._refuse_unread(exchange, 403, NO_PAGES)
         elif handler is None:
+            self._requests.refuse("invalid")
             methods = ", ".join(sorted(handlers))
             exchange.closes = True  # the body is left unread
             exchange.refuse(405, f"the method must be one of {methods}", {"Allow": methods})
@@ -231,30 +258,40 @@ class Runtime:
             await self._admitted(exchange, said, handler)
 
     async def _admitted(
-        self, exchange: RuntimeExchange, said: _Said, handler: RequestHandler
+        self, exchange: RuntimeExchange, said: RequestHead, handler: RequestHandler
     ) -> None:
         """Answer a request, unless it is known beforehand that it cannot be taken."""
         obstacle = self.activity.obstacle()
         if obstacle is not None:
-            exchange.refuse_unread(503, obstacle)
+            self._refuse_unread(exchange, 503, obstacle)
             return
         length = exchange.length
         if length is not None and length > self._max_body:
-            exchange.refuse_unread(413, f"the body is larger than {self._max_body} bytes")
+            self._refuse_unread(exchange, 413, f"the body is larger than {self._max_body} bytes")
             return
         try:
             check_known(said.coding)  # before the body is asked for
         except UnknownCoding as fault:
+            self._requests.refuse("invalid")
             exchange.closes = True  # the body is left unread
             exchange.refuse(415, f"the body: {fault}", {"Accept-Encoding": ", ".join(KNOWN)})
             return
         with self.activity.counted():
-            exchange.ask_for_body()
-            await self._answer(exchange, said, handler)
+            began = time.monotonic()
+            self._requests.begin()
+            ending: Ending | None = None
+            try:
+                exchange.ask_for_body()
+                ending = await self._answer(exchange, said, handler)
+            finally:
+                if ending is None:  # the handler was cancelled
+                    ending = "client_left" if exchange.left else "stopped"
+                self._requests.end(ending, time.monotonic() - began)
 
     async def _answer(
-        self, exchange: RuntimeExchange, said: _Said, handler: RequestHandler
-    ) -> None:
+        self, exchange: RuntimeExchange, said: RequestHead, handler: RequestHandler
+    ) -> Ending:
+        """Answer a request; return how it ended, unless its client has left."""
         body = IncomingBody(exchange, self._max_body, self._body_timeout)
         patience = asyncio.timeout(self._answer_timeout)
         try:
@@ -263,14 +300,14 @@ class Runtime:
                 headers, length = exchange.headers, exchange.length
                 if is_coded(said.coding):
                     taken = DecodedBody(body, said.coding, self._max_body)
-                    headers, length = _uncoded(headers), None
-                asked = Request(headers, said.content_type, length, taken, _query(exchange))
+                    headers, length = uncoded(headers), None
+                asked = Request(headers, said.content_type, length, taken, query_of(exchange))
                 answer = handler(asked)
                 # An async generator is sent item by item, whatever its annotation says.
                 yields = inspect.isasyncgen(answer)
                 reply = Reply(cast("_Items", answer)) if yields else await answer
                 await send(exchange, reply, lambda: patience.reschedule(None))
-                return
+                return ending_of(reply.status if isinstance(reply, Reply) else 200)
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise  # the client has left, or we are stopping
@@ -283,17 +320,18 @@ class Runtime:
             error = ordinary(raised)
         finally:
             body.close()
-        self._give_up(exchange, error, late=patience.expired())
+        return self._give_up(exchange, error, late=patience.expired())
 
-    def _give_up(self, exchange: RuntimeExchange, error: Exception, *, late: bool) -> None:
+    def _give_up(self, exchange: RuntimeExchange, error: Exception, *, late: bool) -> Ending:
         """Report that an invocation failed; if its answer has begun, cut the connection."""
         if late:
             error = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
         status, reason = self._failure(error, request_id(exchange.headers))
         if exchange.begun:
             exchange.cut()
-        else:
-            exchange.refuse_unread(status, reason)
+            return "failed"
+        exchange.refuse_unread(status, reason)
+        return ending_of(status)
 
     def _failure(self, error: BaseException, request_id: str) -> tuple[int, str]:
         """Return the status and reason of a failed invocation; internal details go to the log."""
@@ -308,13 +346,15 @@ class Runtime:
     async def _stream(self, exchange: RuntimeExchange, path: str) -> None:
         try:
             key = check_stream(exchange, self.activity)
-            query = _query(exchange)
+            query = query_of(exchange)
             handler = self._routes.handler(path, query)
             opening = Opening(request_id(exchange.headers), path, query, exchange.headers)
             with self.activity.counted():
                 await self._admit(opening)
                 await self._run_stream(exchange, key, opening, handler)
         except UpgradeError as error:
+            by_model = isinstance(error, _RefusedByModel)
+            self._streams.refuse("model" if by_model else self._refusal(error.status))
             exchange.refuse(error.status, error.reason, error.headers)
 
     async def _admit(self, opening: Opening) -> None:
@@ -330,7 +370,7 @@ class Runtime:
             error = cause_of(raised)
             log_failure(_log, "stream", error, request_id=opening.id)
             status = error.status if isinstance(error, ModelError) else 500
-            raise UpgradeError(status, self._reason_of(error)) from error
+            raise _RefusedByModel(status, self._reason_of(error)) from error
         if self.activity.draining:  # the shutdown may have begun meanwhile
             raise UpgradeError(503, STOPPING)
 
@@ -348,76 +388,20 @@ class Runtime:
         if connection.transport is not None:
             # A platform's machine may vanish, and then its pings stop too.
             watch_by_tcp(connection.transport, PLATFORM_SILENCE, PLATFORM_PROBES)
+        began = time.monotonic()
+        self._streams.begin()
         try:
             with self.activity.open(stream):
                 await stream.run(connection, handler)
         finally:
+            self._streams.end(stream.ending, time.monotonic() - began)
             connection.release()
 
 
-class _Said(NamedTuple):
-    """The parts of a request's head that are handled here.
-
-    Attributes:
-        by_page: whether a web page made a browser send it.
-        upgrade: whether it asks for any other protocol.
-        coding: the body's content coding; empty for none.
-    """
-
-    by_page: bool
-    upgrade: bool
-    content_type: str
-    coding: str
-
-
-def _said(headers: Mapping[str, str]) -> _Said:
-    return _Said(
-        by_page=is_from_a_page(headers.items()),
-        upgrade="Upgrade" in headers,
-        content_type=headers.get("Content-Type", "application/octet-stream"),
-        coding=coding_of(headers),
-    )
-
-
-def _query(exchange: RuntimeExchange) -> MultiDictProxy[str]:
-    return MultiDictProxy(MultiDict(parse_qsl(exchange.query, keep_blank_values=True)))
-
-
-def _check_kinds(model: Model) -> None:
-    """Check that each method is, or is not, an ``async def``, as its callers expect.
-
-    A coroutine that is never awaited would be truthy, and raise nothing.
-
-    Raises:
-        TypeError: a method is async and should not be, or the other way round.
-    """
-    for name, is_async in (
-        *(("load", False), ("unload", False), ("healthy", False)),
-        ("admit", True),
-    ):
-        if inspect.iscoroutinefunction(getattr(type(model), name)) is not is_async:
-            wanted = "async def" if is_async else "a plain def, which runs on a thread"
-            raise TypeError(f"{type(model).__name__}.{name} must be {wanted}")
-
-
-def _takes_invocations(model: Model) -> bool:
-    """Whether the model overrides ``invoke``.
-
-    Raises:
-        TypeError: the model's ``invoke`` is neither a coroutine function nor an async generator.
-    """
-    check_handles_requests(type(model), "invoke")
-    return type(model).invoke is not Model.invoke
+class _RefusedByModel(UpgradeError):
+    """The model has refused a stream, or failed to check it."""
 
 
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _uncoded(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
-    """Return the headers of a decoded body, without the coding and the coded length."""
-    left = CIMultiDict(headers)
-    for name in (CONTENT_ENCODING, "Content-Length"):
-        left.popall(name, None)
-    return CIMultiDictProxy(left)

@@ -65,7 +65,11 @@ class ModelServer:
         self._workers = model.workers = Workers(model)
         self._health = Health(model.healthy, self._workers.trouble)
         self.runtime = Runtime(
-            model, self._health, finish_timeout=finish_timeout, show_errors=show_errors
+            model,
+            self._health,
+            finish_timeout=finish_timeout,
+            show_errors=show_errors,
+            jobs=lambda: self._workers.figures,
         )
         self._shutdown = Shutdown(self.runtime.activity, times)
         self._listener: asyncio.Server | None = None

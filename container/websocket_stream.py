@@ -12,6 +12,7 @@ from multidict import CIMultiDictProxy, MultiMapping
 
 from partway.container.errors import ModelError, cause_of, log_failure, reason_of
 from partway.container.fair_scheduling import HandlerScheduler
+from partway.container.figures import Ending
 from partway.container.incoming import Fragments, Inbox, Messages
 from partway.container.limits import (
     FINISH_CHECKS,
@@ -32,9 +33,11 @@ from partway.protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TI
 from partway.protocol.parts import PayloadPart
 from partway.protocol.websocket.close_codes import (
     ABNORMAL,
+    GOING_AWAY,
     INTERNAL_ERROR,
     NO_STATUS,
     NORMAL,
+    TRY_AGAIN_LATER,
     Close,
     encode_close,
     only_ends_input,
@@ -155,6 +158,18 @@ class WebSocketStream:
         """Bytes held in this process for the stream, both ways."""
         unfinished = len(self._inbox.begun or b"")
         return self._inbox.held_bytes + unfinished + self._connection.buffered_bytes
+
+    @property
+    def ending(self) -> Ending:
+        """How the stream ended; for a stream that is over."""
+        end = self._end
+        if self._gone:
+            return "client_left"
+        if end is None or end.code in (ABNORMAL, GOING_AWAY):
+            return "stopped"
+        if end is self._client_close or end.code == NORMAL:
+            return "completed"
+        return "busy" if end.code == TRY_AGAIN_LATER else "failed"
 
     async def run(
         self, http: HttpProtocol, handler: Callable[[Stream], Coroutine[Any, Any, None]]

@@ -19,7 +19,8 @@ process that shares the model with other threads, or a process that has loaded i
 from __future__ import annotations
 
 from partway.container.workers.jobs import Items
+from partway.container.workers.pool import JobFigures
 from partway.container.workers.settings import Processes, Threads
 from partway.container.workers.workers import Workers
 
-__all__ = ["Items", "Processes", "Threads", "Workers"]
+__all__ = ["Items", "JobFigures", "Processes", "Threads", "Workers"]

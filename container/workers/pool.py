@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from typing import NamedTuple
 
 from partway.container.activity import STOPPING
 from partway.container.errors import Busy, ModelError, TooSlow, log_failure
@@ -13,6 +14,20 @@ from partway.container.workers.jobs import Job, Worker
 from partway.protocol.websocket.close_codes import GOING_AWAY
 
 _log = logging.getLogger("partway.container.workers")
+
+
+class JobFigures(NamedTuple):
+    """Counts of a model's jobs.
+
+    Attributes:
+        running: number of jobs that workers compute.
+        waiting: number of jobs that wait for a worker.
+        refused: number of jobs so far for which no worker was free.
+    """
+
+    running: int
+    waiting: int
+    refused: int
 
 
 class Pool:
@@ -34,6 +49,13 @@ class Pool:
         self._jobs: set[Job] = set()  # jobs that are not over
         self._waiting: OrderedDict[Job, None] = OrderedDict()
         self._idle: list[Worker] = []
+        self._refused = 0
+
+    @property
+    def figures(self) -> JobFigures:
+        """The counts now; any thread may read them."""
+        waiting = len(self._waiting)
+        return JobFigures(len(self._jobs) - waiting, waiting, self._refused)
 
     # --- Clients ---------------------------------------------------------------------------------
 
@@ -47,6 +69,7 @@ class Pool:
             raise Busy(self._refusal)
         if not self._idle and len(self._waiting) >= self._queue:
             waiting = len(self._waiting)
+            self._refused += 1
             raise Busy(
                 f"every worker is busy, and {waiting} jobs wait already"
                 if waiting
@@ -66,6 +89,7 @@ class Pool:
     def _expire(self, job: Job) -> None:
         error: ModelError
         if job in self._waiting:
+            self._refused += 1
             error = Busy(f"no worker was free within {self._deadline:g} s")
         else:
             error = TooSlow(f"the model has not finished within {self._deadline:g} s")

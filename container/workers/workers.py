@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from partway.container.limits import GIVE_UP_GRACE, HUNG_AFTER, RESTART_DELAY
 from partway.container.workers.jobs import Call, Items, Iteration
-from partway.container.workers.pool import Pool
+from partway.container.workers.pool import JobFigures, Pool
 from partway.container.workers.process_workers import ProcessCrew
 from partway.container.workers.settings import Loadable, Processes, Threads
 from partway.container.workers.thread_workers import ThreadCrew
@@ -68,6 +68,11 @@ class Workers:
     def trouble(self) -> str | None:
         """Why the workers cannot serve; None if they can."""
         return self._crew.trouble()
+
+    @property
+    def figures(self) -> JobFigures:
+        """The numbers of running, waiting and refused jobs; any thread may read them."""
+        return self._pool.figures
 
     async def stop(self) -> None:
         """End the workers and every job: clients that wait for a job get 503, or Close 1001.

@@ -19,7 +19,8 @@ from partway.container.health import Health
 from partway.container.limits import HEAD_JOINED_UP_TO
 from partway.container.model import Model, Opening, Reply, Request
 from partway.container.models.echo import Echo
-from partway.container.runtime import Runtime, _check_kinds, _takes_invocations
+from partway.container.routes import check_kinds, takes_invocations
+from partway.container.runtime import Runtime
 from partway.container.stream import Stream
 from tests.container.wire import (
     PATIENCE,
@@ -916,7 +917,7 @@ def test_an_invoke_that_is_not_async() -> None:
             return b""
 
     with pytest.raises(TypeError, match=r"Sync\.invoke answers requests: it must be async def"):
-        _takes_invocations(Sync())
+        takes_invocations(Sync())
 
 
 async def test_execution_parameters() -> None:
@@ -999,7 +1000,7 @@ def test_methods_of_the_wrong_kind(name: str) -> None:
 
     wrong = type("Wrong", (Model,), {name: is_plain if name == "admit" else is_async})
     with pytest.raises(TypeError, match=rf"Wrong\.{name} must be"):
-        _check_kinds(wrong())
+        check_kinds(wrong())
 
 
 async def test_a_model_that_can_do_nothing() -> None:

@@ -52,17 +52,17 @@ class Engine:
     Args:
         loaded: the model; no other engine may use it.
         settings: the number of concurrent replies, and the sizes.
-        name: the model's name in metrics.
+        metrics: counts the replies.
     """
 
-    def __init__(self, loaded: Loaded, settings: TextSettings, name: str) -> None:
+    def __init__(self, loaded: Loaded, settings: TextSettings, metrics: EngineMetrics) -> None:
         self._loaded = loaded
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._renewing = threading.Lock()
         self._batching = self._new_batching()
         self._admission = self._new_admission()
-        self._metrics = EngineMetrics(name)
+        self._metrics = metrics
         self._names = itertools.count()
         #: All replies, the oldest first, each with the name of its engine request; None waits.
         self._live: dict[Generation, str | None] = {}
@@ -79,6 +79,7 @@ class Engine:
         self._dead: str | None = None
         #: Most tokens of a prompt and its reply together.
         self.context = min(loaded.context, self._batching.longest)
+        metrics.observe(lambda: self.running, lambda: self.waiting, lambda: self._admission.usage)
 
     # --- For the model ---------------------------------------------------------------------------
 
@@ -99,10 +100,6 @@ class Engine:
     def waiting(self) -> int:
         """Number of replies that wait for room in the cache."""
         return len(self._live) - self.running
-
-    def metrics_page(self) -> bytes:
-        """Return the metrics in Prometheus's text format."""
-        return self._metrics.page(self.running, self.waiting, self._admission.usage)
 
     @property
     def samples_rows(self) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from partway.container.models.text.generation import Generation
 
@@ -28,23 +29,23 @@ class EngineMetrics:
 
     Args:
         model_name: the value of the label ``model_name``.
+        registry: the model's.
     """
 
-    def __init__(self, model_name: str) -> None:
-        self._registry = CollectorRegistry()
+    def __init__(self, model_name: str, registry: CollectorRegistry) -> None:
         self._courses: dict[Generation, _Course] = {}
 
         def gauge(name: str, text: str) -> Gauge:
-            made = Gauge(f"vllm:{name}", text, ["model_name"], registry=self._registry)
+            made = Gauge(f"vllm:{name}", text, ["model_name"], registry=registry)
             return made.labels(model_name)
 
         def counter(name: str, text: str) -> Counter:
-            made = Counter(f"vllm:{name}", text, ["model_name"], registry=self._registry)
+            made = Counter(f"vllm:{name}", text, ["model_name"], registry=registry)
             return made.labels(model_name)
 
         def histogram(name: str, text: str) -> Histogram:
             made = Histogram(
-                f"vllm:{name}", text, ["model_name"], registry=self._registry, buckets=_SECONDS
+                f"vllm:{name}", text, ["model_name"], registry=registry, buckets=_SECONDS
             )
             return made.labels(model_name)
 
@@ -61,7 +62,7 @@ class EngineMetrics:
             "vllm:request_success",
             "Requests that are over.",
             ["model_name", "finished_reason"],
-            registry=self._registry,
+            registry=registry,
         )
         reasons: tuple[_Reason, ...] = ("stop", "length", "abort", "error")
         self._ends = {reason: ends.labels(model_name, reason) for reason in reasons}
@@ -89,15 +90,16 @@ class EngineMetrics:
         if reason in ("stop", "length"):
             self._whole.observe(time.monotonic() - course.began)
 
-    def page(self, running: int, waiting: int, usage: float) -> bytes:
-        """Return all metrics in Prometheus's text format.
+    def observe(
+        self, running: Callable[[], int], waiting: Callable[[], int], usage: Callable[[], float]
+    ) -> None:
+        """Have each scrape ask for the engine's state; any thread may do so.
 
         Args:
-            running: number of requests that are being computed.
-            waiting: number of requests that wait for room.
-            usage: share of the cache that is kept, from 0 to 1.
+            running: returns the number of requests that are being computed.
+            waiting: returns the number of requests that wait for room.
+            usage: returns the share of the cache that is kept, from 0 to 1.
         """
-        self._running.set(running)
-        self._waiting.set(waiting)
-        self._usage.set(usage)
-        return generate_latest(self._registry)
+        self._running.set_function(running)
+        self._waiting.set_function(waiting)
+        self._usage.set_function(usage)

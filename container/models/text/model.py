@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-
 from partway.container.errors import ModelError
 from partway.container.model import Model, Reply, Request, request_route, route
 from partway.container.models.openai_events import EVENT_STREAM, JSON, json_of
@@ -101,6 +99,7 @@ class Text(Model):
         try:
             from partway.container.models.text.engine import Engine
             from partway.container.models.text.loading import explained, load
+            from partway.container.models.text.metrics import EngineMetrics
         except ModuleNotFoundError as error:
             raise RuntimeError(
                 f"the model text needs torch and transformers, but {error.name} is not installed: "
@@ -110,7 +109,8 @@ class Text(Model):
         settings = self.settings
         loaded = self._loaded = load(model_dir, settings)
         name = self._name = model_dir.name
-        self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings, name))
+        metrics = EngineMetrics(name, self.metrics)
+        self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings, metrics))
         self._prompts = Prompts(loaded.tokenizer, self._engine.context)
         vocabulary = int(loaded.model.get_output_embeddings().weight.shape[0])
         self._grammars = Grammars(loaded.tokenizer, vocabulary, loaded.ends)
@@ -168,11 +168,6 @@ class Text(Model):
         model = {"id": self._name, "object": "model", "created": self._loaded_at}
         listed = {"object": "list", "data": [{**model, "owned_by": "partway"}]}
         return Reply(json_of(listed), JSON)
-
-    @request_route("metrics", method="GET")
-    async def metrics(self, request: Request) -> Reply:
-        """Return the engine's metrics for Prometheus."""
-        return Reply(self.engine.metrics_page(), CONTENT_TYPE_LATEST)
 
     # --- Replies ---------------------------------------------------------------------------------
 

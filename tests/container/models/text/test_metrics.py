@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from partway.container.models.text.generation import Generation
@@ -14,10 +15,19 @@ def reply(*prompt: int) -> Generation:
     return Generation(lambda _: None, prompt, 10, Sample())
 
 
-def read(metrics: EngineMetrics) -> dict[str, float]:
+class Metrics(EngineMetrics):
+    """Those of an engine with a certain state, and their registry."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        super().__init__("small", self.registry)
+        self.observe(lambda: 2, lambda: 3, lambda: 0.5)
+
+
+def read(metrics: Metrics) -> dict[str, float]:
     """Every sample but the classes of histograms, by name and reason."""
     found = {}
-    page = metrics.page(running=2, waiting=3, usage=0.5).decode()
+    page = generate_latest(metrics.registry).decode()
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
             assert sample.labels["model_name"] == "small"
@@ -28,8 +38,8 @@ def read(metrics: EngineMetrics) -> dict[str, float]:
 
 
 @pytest.fixture
-def metrics() -> EngineMetrics:
-    return EngineMetrics("small")
+def metrics() -> Metrics:
+    return Metrics()
 
 
 def test_the_names_are_vllms(metrics):
