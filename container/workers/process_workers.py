@@ -204,10 +204,12 @@ class ProcessCrew:
     async def start(self, model_dir: Path) -> None:
         """Start the processes; each loads the model."""
         kind = type(self._model)
+        # A model without settings may have such an attribute for itself.
+        settings = None if kind.settings_type is None else self._model.settings
         level = logging.getLogger().getEffectiveLevel()
         origin = Origin(
             *(kind.__module__, kind.__qualname__, model_dir, level, format_of_log()),
-            pickle.dumps(self._model.settings),
+            pickle.dumps(settings),
         )
         self._workers = [
             ProcessWorker(

@@ -62,10 +62,12 @@ class Loadable(Protocol):
 
     Attributes:
         runs_on: its workers; None for one thread.
+        settings_type: the class of its settings; None if it has none.
         settings: its settings, which each worker process gets too.
     """
 
     runs_on: ClassVar[Threads | Processes | None]
+    settings_type: ClassVar[type[Any] | None]
     settings: Any
 
     def load(self, model_dir: Path) -> None: ...

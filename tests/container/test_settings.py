@@ -67,6 +67,21 @@ class TalkerInProcesses(Talker):
     runs_on = Processes()
 
 
+class Unrelated(Model):
+    """Has an attribute of that name, which is its own and of this process alone."""
+
+    runs_on = Processes()
+
+    def __init__(self) -> None:
+        self.settings = lambda: "mine"
+
+    def computed(self) -> str:
+        return str(self.settings())
+
+    async def invoke(self, request: Request) -> str:
+        return await self.workers.run(self.computed)
+
+
 def faults(**variables: str) -> list[str]:
     with pytest.raises(SettingsRefused) as caught:
         TalkSettings.from_environment({f"TALK_{key}": value for key, value in variables.items()})
@@ -188,6 +203,11 @@ async def test_a_model_and_its_processes_have_them_before_load(
     given.settings = TalkSettings(voice="high")
     async with asyncio.timeout(60), serving(given) as served:
         assert (await served.invoke()).body == b"high 3"
+
+
+async def test_a_model_without_settings_may_have_the_name_for_itself() -> None:
+    async with asyncio.timeout(60), serving(Unrelated()) as served:
+        assert (await served.invoke()).body == b"mine"
 
 
 async def test_wrong_settings_are_refused_before_the_port_is_opened(
