@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from partway.container.cli.target import KINDS
@@ -30,7 +30,7 @@ VARIABLES: Final = frozenset(
 )
 
 
-def variables_of_models(named: Iterable[str] | None = None) -> frozenset[str]:
+def variables_of_models(named: Collection[str] | None = None) -> frozenset[str]:
     """Return the variables of the shipped models' settings.
 
     Args:
