@@ -11,5 +11,26 @@ MAX_LISTENER_EVENTS: Final = 256
 #: they are 4 MB of audio.
 MAX_UNHEARD_UTTERANCES: Final = 4
 
+#: Time for a program that stays to end a phrase that nobody waits for. Then the program is
+#: replaced, which costs Piper the loading of its voice: 1.4 s.
+ABANDONED_PHRASE: Final = 1.0
+
+#: Samples per second of audio that is heard or spoken.
+LEAST_RATE: Final = 8_000
+MOST_RATE: Final = 48_000
+
+#: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
+MAX_PHRASE: Final = 300
+
 #: Longest utterance that is heard at once: the window of Whisper. A longer one is cut.
 MAX_UTTERANCE: Final = 30.0
+
+#: Audio that a conversation sends before it can have been heard. It covers the jitter of networks,
+#: and an interruption loses no more.
+PLAYBACK_AHEAD: Final = 0.5
+
+#: Silence allowed to a program that speaks, before its first audio and between two pieces.
+PROGRAM_SILENCE: Final = 10.0
+
+#: Time for such a program to load its voice.
+PROGRAM_START: Final = 60.0
