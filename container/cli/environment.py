@@ -7,6 +7,7 @@ from typing import Final
 from partway.container.cli.target import KINDS
 from partway.container.models.chat import settings as chat
 from partway.container.models.text import settings as text
+from partway.container.models.voice import settings as voice
 
 _OF_THE_COMMAND: Final = frozenset(
     {
@@ -23,4 +24,6 @@ _OF_THE_COMMAND: Final = frozenset(
     }
 )
 
-VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_COMMAND | chat.VARIABLES | text.VARIABLES
+VARIABLES: Final = (
+    frozenset(KINDS.values()) | _OF_THE_COMMAND | chat.VARIABLES | text.VARIABLES | voice.VARIABLES
+)

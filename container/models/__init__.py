@@ -14,4 +14,5 @@ MODELS: Mapping[str, str] = {
     "pca": "partway.container.models.pca:PCA",
     "speech": "partway.container.models.speech:Speech",
     "text": "partway.container.models.text.model:Text",
+    "voice": "partway.container.models.voice.model:Voice",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
@@ -58,12 +58,10 @@ class Processes(WorkerSettings):
 
 
 class Loadable(Protocol):
-    """A :class:`~partway.container.model.Model`, as far as its workers use it.
+    """A :class:`~partway.container.model.Model`, as far as its workers use it."""
 
-    Attributes:
-        runs_on: its workers; None for one thread.
-    """
-
-    runs_on: ClassVar[Threads | Processes | None]
+    @property
+    def runs_on(self) -> Threads | Processes | None:
+        """Its workers; None for one thread."""
 
     def load(self, model_dir: Path) -> None: ...

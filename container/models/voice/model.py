@@ -1,0 +1,59 @@
+"""The model class of ``voice``: its paths, and the engines behind them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from partway.container.errors import ModelError
+from partway.container.model import Model, Opening
+from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.settings import VoiceSettings
+
+#: The paths of streams, and the settings of the engines that each needs.
+_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "v1/listen": ("hears",),
+}
+
+
+class Voice(Model):
+    """Speech in, speech out.
+
+    Args:
+        settings: the model's settings; by default from the environment.
+
+    Attributes:
+        engines: the engines, from :meth:`load` on.
+    """
+
+    engines: Engines
+
+    def __init__(self, settings: VoiceSettings | None = None) -> None:
+        self._given = settings
+
+    def load(self, model_dir: Path) -> None:
+        """Load the engines that the settings name.
+
+        Raises:
+            ValueError: a setting is out of range, or names no engine.
+        """
+        settings = self._given or VoiceSettings.from_environment(os.environ)
+        self.engines = Engines.load(settings, model_dir)
+
+    def unload(self) -> None:
+        self.engines.close()
+
+    def healthy(self) -> bool:
+        if (reason := self.engines.trouble()) is not None:
+            raise ModelError(reason)
+        return True
+
+    async def admit(self, opening: Opening) -> None:
+        """Refuse a path whose engine is not configured."""
+        self.engines.need(opening.path, *_NEEDS.get(opening.path, ()))
+
+    # --- Streams ---------------------------------------------------------------------------------
+
+    # --- Requests --------------------------------------------------------------------------------
