@@ -21,7 +21,11 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "stub": f"{_HOME}.stub_hearing:StubHearing",
     },
     "speaks": {},
-    "answers": {},
+    "answers": {
+        "chat": f"{_HOME}.chat_answers:ChatAnswers",
+        "stub": f"{_HOME}.stub_answers:StubAnswers",
+        "text": f"{_HOME}.text_answers:TextAnswers",
+    },
     "turns": {
         "energy": f"{_HOME}.energy:EnergyTurns",
         "silero": f"{_HOME}.silero:SileroTurns",

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from partway.protocol.limits import KIB, MIB
+
+#: Characters of one answer: more than an hour of speech.
+MAX_ANSWER: Final = 64 * KIB
+
+#: Characters of a session's instructions, and of a prompt for hearing.
+MAX_INSTRUCTIONS: Final = 256 * KIB
+
+#: Parts of one message, and characters of each; an image's URL may have four times as many.
+MAX_ITEM_PARTS: Final = 64
+MAX_ITEM_TEXT: Final = 256 * KIB
+
+#: Items of a conversation, and their characters; the oldest items are dropped.
+MAX_ITEMS: Final = 1_024
+MAX_REMEMBERED: Final = 4 * MIB
+
 #: Events of a stream that its wire has not taken; above it the stream's input waits.
 MAX_LISTENER_EVENTS: Final = 256
+
+#: Functions that a session's model may call.
+MAX_TOOLS: Final = 128
 
 #: Utterances of a stream that wait for their text; above it the stream's input waits. At 30 s each
 #: they are 4 MB of audio.

@@ -333,7 +333,11 @@ def _modality(given: Members, usual: Modality) -> Modality:
     value = given.value("output_modalities")
     if value is None:
         return usual
-    if not isinstance(value, list) or not value or not all(each in ("audio", "text") for each in value):
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(each in ("audio", "text") for each in value)
+    ):
         raise given.fault("output_modalities", '["audio"] or ["text"]')
     return "audio" if "audio" in value else "text"
 
