@@ -24,6 +24,12 @@ class Hearing:
 
     def __init__(self, pool: EnginePool[Hears]) -> None:
         self._pool = pool
+        self._under_way = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being heard: only then is work done that may be in vain."""
+        return not self._under_way
 
     async def transcribe(self, audio: Samples, options: HearingOptions) -> Transcript:
         """Return the text of some audio; cancelling gives the job up.
@@ -34,4 +40,8 @@ class Hearing:
         """
         if len(audio) < _LEAST_SAMPLES:
             return Transcript("")
-        return await self._pool.run(self._pool.engine.hear, audio, options)
+        self._under_way += 1
+        try:
+            return await self._pool.run(self._pool.engine.hear, audio, options)
+        finally:
+            self._under_way -= 1

@@ -8,12 +8,15 @@ from typing import Final
 #: replaced, which costs Piper the loading of its voice: 1.4 s.
 ABANDONED_PHRASE: Final = 1.0
 
-#: Samples per second of audio that is heard or spoken.
-LEAST_RATE: Final = 8_000
-MOST_RATE: Final = 48_000
+#: Events of a stream that its wire has not taken; above it the stream's input waits.
+MAX_LISTENER_EVENTS: Final = 256
 
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
+
+#: Utterances of a stream that wait for their text; above it the stream's input waits. At 30 s each
+#: they are 4 MB of audio.
+MAX_UNHEARD_UTTERANCES: Final = 4
 
 #: Longest utterance that is heard at once: the window of Whisper. A longer one is cut.
 MAX_UTTERANCE: Final = 30.0
