@@ -20,7 +20,11 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "faster-whisper": f"{_HOME}.faster_whisper:FasterWhisper",
         "stub": f"{_HOME}.stub_hearing:StubHearing",
     },
-    "speaks": {},
+    "speaks": {
+        "espeak-ng": f"{_HOME}.espeak:Espeak",
+        "piper": f"{_HOME}.piper:Piper",
+        "stub": f"{_HOME}.stub_speech:StubSpeech",
+    },
     "answers": {
         "chat": f"{_HOME}.chat_answers:ChatAnswers",
         "stub": f"{_HOME}.stub_answers:StubAnswers",

@@ -13,8 +13,9 @@ from partway.container.errors import ModelError
 from partway.container.models.voice.engine_names import read_name
 from partway.container.models.voice.engine_pool import EnginePool
 from partway.container.models.voice.hearing import Hearing
-from partway.container.models.voice.interfaces import Answers, Hears, Turns
+from partway.container.models.voice.interfaces import Answers, Hears, Speaks, Turns
 from partway.container.models.voice.settings import VoiceSettings, variable_of
+from partway.container.models.voice.speaking import Speaking
 from partway.container.models.voice.turn_detection import TurnDetection
 from partway.container.workers import Threads
 from partway.log_lines import LogLine
@@ -35,6 +36,7 @@ class Engines:
 
     Attributes:
         hearing: None if no engine hears.
+        speaking: None if no engine speaks.
         answers: None if no engine answers.
         pools: the engines that have threads.
     """
@@ -42,6 +44,7 @@ class Engines:
     settings: VoiceSettings
     turns: TurnDetection
     hearing: Hearing | None
+    speaking: Speaking | None
     answers: Answers | None
     pools: tuple[EnginePool[Any], ...]
 
@@ -56,10 +59,14 @@ class Engines:
         load = _Loading(settings, model_dir)
         turns: EnginePool[Turns] = load.pool("turns", "turn", settings.hearing_threads)
         hears: EnginePool[Hears] | None = load.pool("hears", "hearing", settings.hearing_threads)
+        speaks: EnginePool[Speaks] | None = load.pool(
+            "speaks", "speaking", settings.speaking_threads
+        )
         return cls(
             settings=settings,
             turns=TurnDetection(turns),
             hearing=None if hears is None else Hearing(hears),
+            speaking=None if speaks is None else Speaking(speaks),
             answers=load.engine("answers"),
             pools=tuple(load.pools),
         )

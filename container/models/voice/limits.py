@@ -6,22 +6,29 @@ from typing import Final
 
 from partway.protocol.limits import KIB, MIB
 
+#: Time for a program that stays to end a phrase that nobody waits for. Then the program is
+#: replaced, which costs Piper the loading of its voice: 1.4 s.
+ABANDONED_PHRASE: Final = 1.0
+
 #: Characters of one answer: more than an hour of speech.
 MAX_ANSWER: Final = 64 * KIB
 
 #: Characters of a session's instructions, and of a prompt for hearing.
 MAX_INSTRUCTIONS: Final = 256 * KIB
 
-#: Parts of one message, and characters of each; an image's URL may have four times as many.
-MAX_ITEM_PARTS: Final = 64
-MAX_ITEM_TEXT: Final = 256 * KIB
-
 #: Items of a conversation, and their characters; the oldest items are dropped.
 MAX_ITEMS: Final = 1_024
 MAX_REMEMBERED: Final = 4 * MIB
 
+#: Parts of one message, and characters of each; an image's URL may have four times as many.
+MAX_ITEM_PARTS: Final = 64
+MAX_ITEM_TEXT: Final = 256 * KIB
+
 #: Events of a stream that its wire has not taken; above it the stream's input waits.
 MAX_LISTENER_EVENTS: Final = 256
+
+#: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
+MAX_PHRASE: Final = 300
 
 #: Functions that a session's model may call.
 MAX_TOOLS: Final = 128
@@ -32,3 +39,13 @@ MAX_UNHEARD_UTTERANCES: Final = 4
 
 #: Longest utterance that is heard at once: the window of Whisper. A longer one is cut.
 MAX_UTTERANCE: Final = 30.0
+
+#: Audio that a conversation sends before it can have been heard. It covers the jitter of networks,
+#: and an interruption loses no more.
+PLAYBACK_AHEAD: Final = 0.5
+
+#: Silence allowed to a program that speaks, before its first audio and between two pieces.
+PROGRAM_SILENCE: Final = 10.0
+
+#: Time for such a program to load its voice.
+PROGRAM_START: Final = 60.0

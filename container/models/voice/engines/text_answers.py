@@ -33,7 +33,7 @@ class TextAnswers:
         self._model = text.Text()
         # The threads that tokenize are started by the loop that uses them.
         self._tokenizing = EnginePool(self._model, "answering", text.TOKENIZING)
-        self._model.workers = cast(Workers, self._tokenizing)
+        self._model.workers = cast("Workers", self._tokenizing)
         self._model.load(place)
 
     def unload(self) -> None:

@@ -20,7 +20,7 @@ from partway.container.models.voice.utterances import (
     HearingFailed,
     Interim,
     ListenerEvent,
-    Final,
+    UtteranceHeard,
 )
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
@@ -236,7 +236,7 @@ class _Ear:
             case Interim(_, transcript):
                 count = len(transcript.text.split())
                 await self._turns.handler.words_heard(count, self._announce)
-            case Final(utterance, transcript, reason):
+            case UtteranceHeard(utterance, transcript, reason):
                 self._seconds += utterance.duration
                 self._said.append(transcript.text)
                 if reason != "cut":
