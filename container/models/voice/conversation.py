@@ -138,10 +138,7 @@ class Conversation:
         item.id = item.id or new_id("item")
         if any(each.id == item.id for each in self._items):
             raise ItemExists(item.id)
-        if after is None:
-            at = len(self._items)
-        else:
-            at = 0 if after == "root" else self._place(after) + 1
+        at = len(self._items) if after is None else self._after(after)
         before = self._items[at - 1].id if at else None
         self._items.insert(at, item)
         self._drop_oldest(but=item)
@@ -158,6 +155,9 @@ class Conversation:
     @property
     def items(self) -> tuple[Item, ...]:
         return tuple(self._items)
+
+    def _after(self, item_id: str) -> int:
+        return 0 if item_id == "root" else self._place(item_id) + 1
 
     def _place(self, item_id: str) -> int:
         for at, item in enumerate(self._items):

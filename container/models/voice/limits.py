@@ -4,23 +4,38 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Events of a stream that its wire has not taken; above it the stream's input waits.
-MAX_LISTENER_EVENTS: Final = 256
-
-#: Utterances of a stream that wait for their text; above it the stream's input waits. At 30 s each
-#: they are 4 MB of audio.
-MAX_UNHEARD_UTTERANCES: Final = 4
+from partway.protocol.limits import KIB, MIB
 
 #: Time for a program that stays to end a phrase that nobody waits for. Then the program is
 #: replaced, which costs Piper the loading of its voice: 1.4 s.
 ABANDONED_PHRASE: Final = 1.0
 
-#: Samples per second of audio that is heard or spoken.
-LEAST_RATE: Final = 8_000
-MOST_RATE: Final = 48_000
+#: Characters of one answer: more than an hour of speech.
+MAX_ANSWER: Final = 64 * KIB
+
+#: Characters of a session's instructions, and of a prompt for hearing.
+MAX_INSTRUCTIONS: Final = 256 * KIB
+
+#: Items of a conversation, and their characters; the oldest items are dropped.
+MAX_ITEMS: Final = 1_024
+MAX_REMEMBERED: Final = 4 * MIB
+
+#: Parts of one message, and characters of each; an image's URL may have four times as many.
+MAX_ITEM_PARTS: Final = 64
+MAX_ITEM_TEXT: Final = 256 * KIB
+
+#: Events of a stream that its wire has not taken; above it the stream's input waits.
+MAX_LISTENER_EVENTS: Final = 256
 
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
+
+#: Functions that a session's model may call.
+MAX_TOOLS: Final = 128
+
+#: Utterances of a stream that wait for their text; above it the stream's input waits. At 30 s each
+#: they are 4 MB of audio.
+MAX_UNHEARD_UTTERANCES: Final = 4
 
 #: Longest utterance that is heard at once: the window of Whisper. A longer one is cut.
 MAX_UTTERANCE: Final = 30.0

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from partway.container.errors import ModelError
-from partway.container.model import Model, Opening
+from partway.container.model import Model, Opening, route
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.wires.realtime import RealtimeStream
+from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -55,5 +57,10 @@ class Voice(Model):
         self.engines.need(opening.path, *_NEEDS.get(opening.path, ()))
 
     # --- Streams ---------------------------------------------------------------------------------
+
+    @route("v1/realtime")
+    async def realtime(self, stream: Stream) -> None:
+        """Hold a conversation by OpenAI's Realtime API, or transcribe."""
+        await RealtimeStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------

@@ -38,18 +38,26 @@ class Speaking:
         """Names that a client may ask for; empty if there is one voice only."""
         return self._pool.engine.voices
 
-    async def speak(self, text: str, options: SpeakingOptions) -> AsyncGenerator[Samples]:
-        """Yield the audio of a text, piece by piece and phrase by phrase.
+    async def speak(self, phrase: str, options: SpeakingOptions) -> AsyncGenerator[Samples]:
+        """Yield the audio of a phrase, piece by piece.
 
-        Each phrase is one job of the engine, so that a long text holds no other stream up. Closing
-        the generator ends the phrase at the engine's next piece.
+        Closing the generator ends the phrase at the engine's next piece.
 
         Raises:
             Busy: the engine has too much to do; the reason names it.
             Exception: any exception of the engine.
         """
+        async with aclosing(self._pool.iterate(self._pieces, phrase, options)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def speak_text(self, text: str, options: SpeakingOptions) -> AsyncGenerator[Samples]:
+        """Yield the audio of a whole text, as :meth:`speak` does.
+
+        Each phrase is one job of the engine, so that a long text holds no other stream up.
+        """
         for phrase in phrases_of(text):
-            async with aclosing(self._pool.iterate(self._pieces, phrase, options)) as pieces:
+            async with aclosing(self.speak(phrase, options)) as pieces:
                 async for piece in pieces:
                     yield piece
 

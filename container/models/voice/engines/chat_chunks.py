@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from partway.container.models.chat.conversation import first_choice
+from partway.container.models.openai_events import DONE
 
 
 async def deltas_of(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Mapping[str, Any]]:
@@ -19,6 +20,8 @@ async def deltas_of(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[Mapping[str
     """
     async with aclosing(chunks):
         async for data in chunks:
+            if data == DONE:
+                return
             choice = first_choice(data)
             delta = choice.get("delta")
             delta = delta if isinstance(delta, dict) else {}

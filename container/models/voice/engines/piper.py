@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from partway.container.errors import ModelError
+from partway.container.models.voice.audio_formats import LEAST_RATE, MOST_RATE
 from partway.container.models.voice.engines.piped_program import (
     PipedProgram,
     one_line,
@@ -27,8 +28,6 @@ from partway.container.models.voice.engines.piped_program import (
 from partway.container.models.voice.interfaces import Samples, SpeakingOptions
 from partway.container.models.voice.limits import (
     ABANDONED_PHRASE,
-    LEAST_RATE,
-    MOST_RATE,
     PROGRAM_SILENCE,
     PROGRAM_START,
 )

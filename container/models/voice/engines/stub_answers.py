@@ -28,7 +28,9 @@ class StubAnswers:
         if function and last.get("role") != "tool":
             call = {"name": function, "arguments": "{}"}
             yield {
-                "tool_calls": [{"index": 0, "id": "call_stub", "type": "function", "function": call}]
+                "tool_calls": [
+                    {"index": 0, "id": "call_stub", "type": "function", "function": call}
+                ]
             }
             yield {"finish_reason": "tool_calls"}
             return

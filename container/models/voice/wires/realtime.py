@@ -24,7 +24,7 @@ from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires import realtime_messages as messages
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_response import Response
-from partway.container.models.voice.wires.realtime_session import SessionSettings, first_settings
+from partway.container.models.voice.wires.realtime_session import first_settings
 from partway.container.models.voice.wires.realtime_turns import Announce, UserTurns
 from partway.container.stream import Stream, StreamClosed
 from partway.log_lines import LogLine
@@ -161,11 +161,12 @@ class RealtimeStream:
         transcribing = self._settings.transcribing
         language = transcribing.language if transcribing else ""
         options = HearingOptions(language=language or self._engines.settings.language)
+        hearing = self._engines.hearing
+        if hearing is None:
+            item.unheard(ModelError("this container hears nothing"))
+            return
         try:
-            if self._engines.hearing is None:
-                raise ModelError("this container hears nothing")
-            samples = reader.feed(audio)
-            transcript = await self._engines.hearing.transcribe(samples, options)
+            transcript = await hearing.transcribe(reader.feed(audio), options)
         except Exception as error:
             log_failure(log, "hearing", error, request_id=self._stream.id)
             item.unheard(ModelError(reason_of(error)))

@@ -161,6 +161,8 @@ def _laid_over(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
     found = dict(others)
     for name, value in own.items():
         below = found.get(name)
-        both = isinstance(value, dict) and isinstance(below, dict)
-        found[name] = _laid_over(value, below) if both else value
+        if isinstance(value, dict) and isinstance(below, dict):
+            found[name] = _laid_over(value, below)
+        else:
+            found[name] = value
     return found

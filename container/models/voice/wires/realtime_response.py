@@ -253,17 +253,17 @@ class Response:
         item = events.new_message(part)
         place = await self._output.announce(item)
         if speaking is None or not is_spoken:
-            self._answer = answer = WrittenAnswer(place, self._output.delta)
+            self._answer = WrittenAnswer(place, self._output.delta)
         else:
             voice = settings.voice if settings.voice in speaking.voices else ""
             options = SpeakingOptions(voice=voice, speed=settings.speed)
             spoken = SpokenAnswer(
                 place, self._output.delta, speaking, options, settings.output_format
             )
-            self._answer = answer = spoken
+            self._answer = spoken
             self._tasks += [group.create_task(each) for each in (spoken.make(), spoken.play())]
         await self._output.owe(place.part_added())
-        return answer
+        return self._answer
 
     async def _send_call(self, item: Item) -> None:
         """Send a call of a function; a client never sees a part of its arguments alone."""

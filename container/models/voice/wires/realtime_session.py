@@ -24,6 +24,7 @@ _OLDER_FORMATS: Final = {
 }
 _TELEPHONE_RATE: Final = 8_000
 _USUAL_RATE: Final = 24_000
+_USUAL_FORMAT: Final = AudioFormat("linear16", _USUAL_RATE)
 _RATES: Final = (8_000, 48_000)
 
 _TYPES_OF_SESSION: Final = ("realtime", "transcription")
@@ -141,8 +142,8 @@ class SessionSettings:
     model: str = ""
     instructions: str = ""
     modality: Modality = "audio"
-    input_format: AudioFormat = AudioFormat("linear16", _USUAL_RATE, 1)
-    output_format: AudioFormat = AudioFormat("linear16", _USUAL_RATE, 1)
+    input_format: AudioFormat = _USUAL_FORMAT
+    output_format: AudioFormat = _USUAL_FORMAT
     turn_detection: TurnDetection | None = TurnDetection()
     usual_detection: TurnDetection = TurnDetection()
     transcribing: Transcribing | None = None
@@ -312,7 +313,7 @@ def format_of(given: Members, usual: AudioFormat) -> AudioFormat:
         name = form.one_of("type", tuple(_ENCODINGS), "audio/pcm")
         rate = form.whole("rate", *_RATES, _USUAL_RATE)
     rate = rate if name == "audio/pcm" else _TELEPHONE_RATE
-    return AudioFormat(cast(Any, _ENCODINGS[name]), rate, 1)
+    return AudioFormat(cast("Any", _ENCODINGS[name]), rate, 1)
 
 
 def _modern(given: Members) -> Members:
@@ -333,7 +334,7 @@ def _modality(given: Members, usual: Modality) -> Modality:
     value = given.value("output_modalities")
     if value is None:
         return usual
-    if not isinstance(value, list) or not value or not all(each in ("audio", "text") for each in value):
+    if value not in (["audio"], ["text"], ["audio", "text"], ["text", "audio"]):
         raise given.fault("output_modalities", '["audio"] or ["text"]')
     return "audio" if "audio" in value else "text"
 

@@ -31,7 +31,7 @@ async def speaking(engine: Any, **threads: int) -> AsyncIterator[Speaking]:
 
 
 async def spoken(voice: Speaking, text: str) -> Samples:
-    return np.concatenate([piece async for piece in voice.speak(text, OPTIONS)])
+    return np.concatenate([piece async for piece in voice.speak_text(text, OPTIONS)])
 
 
 class Slow(StubSpeech):
@@ -68,6 +68,18 @@ async def test_a_text_sounds_as_its_phrases():
         assert np.array_equal(await spoken(voice, text), expected)
 
 
+async def test_a_phrase_is_spoken_in_one():
+    engine = Slow()
+    async with speaking(engine) as voice:
+        engine.may.release()
+        phrase = "This is a sentence. And here, in the same breath, is another one."
+        async with aclosing(voice.speak(phrase, OPTIONS)) as audio:
+            await anext(audio)
+        engine.may.release()
+        await until(engine.closed.is_set)
+        assert engine.begun == [phrase]
+
+
 async def test_pieces_grow():
     class Fine(StubSpeech):
         def speak(self, text: str, options: SpeakingOptions) -> Iterator[Samples]:
@@ -84,7 +96,7 @@ async def test_a_client_that_leaves_ends_the_phrase_and_those_after_it():
     engine = Slow()
     async with speaking(engine) as voice:
         engine.may.release()
-        async with aclosing(voice.speak("One phrase of many. And one more.", OPTIONS)) as audio:
+        async with aclosing(voice.speak_text("One phrase of many. And one more.", OPTIONS)) as audio:
             assert len(await anext(audio)) == engine.rate
         engine.may.release()
         await until(engine.closed.is_set)
