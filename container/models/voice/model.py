@@ -11,6 +11,7 @@ from partway.container.errors import ModelError
 from partway.container.model import Model, Opening, route
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.wires.default_path import DefaultPath
 from partway.container.models.voice.wires.realtime import RealtimeStream
 from partway.container.stream import Stream
 
@@ -57,6 +58,10 @@ class Voice(Model):
         self.engines.need(opening.path, *_NEEDS.get(opening.path, ()))
 
     # --- Streams ---------------------------------------------------------------------------------
+
+    async def stream(self, stream: Stream) -> None:
+        """Serve the dialect that the first message chooses."""
+        await DefaultPath(stream, self.engines).run()
 
     @route("v1/realtime")
     async def realtime(self, stream: Stream) -> None:
