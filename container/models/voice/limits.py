@@ -36,9 +36,17 @@ MAX_SPOKEN_TEXT: Final = 50_000
 #: Functions that a session's model may call.
 MAX_TOOLS: Final = 128
 
+#: Most characters of one text that is sent to be spoken on a stream; as Deepgram's.
+MAX_SPEAK_CHARACTERS: Final = 2_000
+
 #: Utterances of a stream that wait for their text; above it the stream's input waits. At 30 s each
 #: they are 4 MB of audio.
 MAX_UNHEARD_UTTERANCES: Final = 4
+
+#: Characters of text of a stream that wait to be spoken, and flushes among them; above it they are
+#: refused by name. The text is 40 minutes of speech.
+MAX_UNSPOKEN: Final = 32_768
+MAX_UNSPOKEN_FLUSHES: Final = 64
 
 #: Longest utterance that is heard at once: the window of Whisper. A longer one is cut.
 MAX_UTTERANCE: Final = 30.0

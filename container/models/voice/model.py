@@ -11,13 +11,16 @@ from partway.container.errors import ModelError
 from partway.container.model import Model, Opening, route
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.wires.default_path import DefaultPath
 from partway.container.models.voice.wires.realtime import RealtimeStream
+from partway.container.models.voice.wires.speak import SpeakStream
 from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "v1/listen": ("hears",),
+    "v1/speak": ("speaks",),
 }
 
 
@@ -54,8 +57,10 @@ class Voice(Model):
         return True
 
     async def admit(self, opening: Opening) -> None:
-        """Refuse a path whose engine is not configured."""
+        """Refuse a path whose engine is not configured, and a query that is not understood."""
         self.engines.need(opening.path, *_NEEDS.get(opening.path, ()))
+        if opening.path == "v1/speak":
+            read_speech_query(opening.query)
 
     # --- Streams ---------------------------------------------------------------------------------
 
@@ -67,5 +72,10 @@ class Voice(Model):
     async def realtime(self, stream: Stream) -> None:
         """Hold a conversation by OpenAI's Realtime API, or transcribe."""
         await RealtimeStream(stream, self.engines).run()
+
+    @route("v1/speak")
+    async def speak(self, stream: Stream) -> None:
+        """Turn text into speech."""
+        await SpeakStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------
