@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from partway.container.limits import JOB_DEADLINE
+from partway.protocol.limits import KIB, MIB
+
 #: Time for a program that stays to end a phrase that nobody waits for. Then the program is
 #: replaced, which costs Piper the loading of its voice: 1.4 s.
 ABANDONED_PHRASE: Final = 1.0
+
+#: Silence allowed to a program that compresses audio; a phrase that it waits for may take a job's
+#: time.
+ENCODER_SILENCE: Final = JOB_DEADLINE + 10
 
 #: Events of a stream that its wire has not taken; above it the stream's input waits.
 MAX_LISTENER_EVENTS: Final = 256
@@ -14,8 +21,16 @@ MAX_LISTENER_EVENTS: Final = 256
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
 
+#: Longest text of a request for speech, in characters; as OpenAI's. Its body has escapes too.
+MAX_SPEECH_INPUT: Final = 4_096
+MAX_SPEECH_BODY: Final = 64 * KIB
+
 #: Most characters of one text that is sent to be spoken on a stream; as Deepgram's.
 MAX_SPEAK_CHARACTERS: Final = 2_000
+
+#: A WAV file up to this size is sent whole, with its length: 22 s at 24 kHz. A longer one is sent
+#: as it is made, since an answer must begin within a minute.
+MAX_WHOLE_WAV: Final = MIB
 
 #: Utterances of a stream that wait for their text; above it the stream's input waits. At 30 s each
 #: they are 4 MB of audio.
