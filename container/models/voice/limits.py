@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from partway.container.limits import JOB_DEADLINE
 from partway.protocol.limits import KIB, MIB
 
 #: Time for a program that stays to end a phrase that nobody waits for. Then the program is
@@ -24,6 +25,10 @@ MAX_REMEMBERED: Final = 4 * MIB
 MAX_ITEM_PARTS: Final = 64
 MAX_ITEM_TEXT: Final = 256 * KIB
 
+#: Silence allowed to a program that compresses audio; a phrase that it waits for may take a job's
+#: time.
+ENCODER_SILENCE: Final = JOB_DEADLINE + 10
+
 #: Events of a stream that its wire has not taken; above it the stream's input waits.
 MAX_LISTENER_EVENTS: Final = 256
 
@@ -36,8 +41,16 @@ MAX_SPOKEN_TEXT: Final = 50_000
 #: Functions that a session's model may call.
 MAX_TOOLS: Final = 128
 
+#: Longest text of a request for speech, in characters; as OpenAI's. Its body has escapes too.
+MAX_SPEECH_INPUT: Final = 4_096
+MAX_SPEECH_BODY: Final = 64 * KIB
+
 #: Most characters of one text that is sent to be spoken on a stream; as Deepgram's.
 MAX_SPEAK_CHARACTERS: Final = 2_000
+
+#: A WAV file up to this size is sent whole, with its length: 22 s at 24 kHz. A longer one is sent
+#: as it is made, since an answer must begin within a minute.
+MAX_WHOLE_WAV: Final = MIB
 
 #: Utterances of a stream that wait for their text; above it the stream's input waits. At 30 s each
 #: they are 4 MB of audio.

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from partway.container.errors import ModelError
-from partway.container.model import Model, Opening, route
+from partway.container.model import Model, Opening, Reply, Request, request_route, route
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_formats import read_speech_query
+from partway.container.models.voice.speech_requests import answer_speech
 from partway.container.models.voice.wires.default_path import DefaultPath
 from partway.container.models.voice.wires.realtime import RealtimeStream
 from partway.container.models.voice.wires.speak import SpeakStream
@@ -79,3 +80,8 @@ class Voice(Model):
         await SpeakStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------
+
+    @request_route("v1/audio/speech")
+    async def audio_speech(self, request: Request) -> Reply:
+        """Turn the text of a request into speech."""
+        return await answer_speech(request, self.engines)
