@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from partway.container.models.voice.settings import VoiceSettings
-from partway.container.models.voice.speech_turns import TurnOptions
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import ClientEvent
 
@@ -20,11 +18,6 @@ class Dialect(Protocol):
         Args:
             messages: those of the client after the first one.
         """
-
-
-def usual_turns(settings: VoiceSettings) -> TurnOptions:
-    """Return the rules of turns for clients that cannot name any."""
-    return TurnOptions(endpointing=settings.endpointing_ms / 1000, eager=settings.eager_ms / 1000)
 
 
 def unknown_type(event: ClientEvent, known: Sequence[str]) -> RealtimeFault:

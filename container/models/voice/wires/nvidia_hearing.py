@@ -21,8 +21,9 @@ from partway.container.models.voice.audio_formats import (
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import HearingOptions, Transcript
 from partway.container.models.voice.listener import Listener, ListenerOptions
-from partway.container.models.voice.utterances import HearingFailed, Interim, UtteranceHeard
-from partway.container.models.voice.wires.dialects import unknown_type, usual_turns
+from partway.container.models.voice.utterances import Final as FinalText
+from partway.container.models.voice.utterances import HearingFailed, Interim
+from partway.container.models.voice.wires.dialects import unknown_type
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import (
@@ -81,14 +82,14 @@ class NvidiaHearing:
                     await self._take(message)
                 except RealtimeFault as fault:
                     await self._refuse(fault)
-            self._listener.end()
+            await self._listener.end()
 
     async def _take(self, message: ClientEvent) -> None:
         match message.kind:
             case "input_audio_buffer.append":
                 await self._listener.feed(audio_of(message.members, "audio"))
                 if message.members.inner("runtime_config").text("force_eou") == "true":
-                    self._listener.commit()
+                    await self._listener.commit()
             case "input_audio_buffer.commit":
                 pass
             case "transcription_session.update":
@@ -111,7 +112,7 @@ class NvidiaHearing:
             match found:
                 case Interim(utterance=utterance, transcript=transcript):
                     await self._tell_of(utterance.id, "delta", delta=transcript.text)
-                case UtteranceHeard(utterance=utterance, transcript=transcript, reason=reason):
+                case FinalText(utterance=utterance, transcript=transcript, reason=reason):
                     told_last = reason == "end"
                     await self._tell_of(
                         utterance.id,
@@ -120,7 +121,7 @@ class NvidiaHearing:
                         words_info={"words": _words(transcript)},
                         is_last_result=told_last,
                     )
-                case HearingFailed(utterance=utterance, failure=failure):
+                case HearingFailed(utterance=utterance, reason=failure):
                     error = {"type": "server_error", "message": failure}
                     await self._tell_of(utterance.id, "failed", error=error)
         if not told_last:
@@ -160,7 +161,8 @@ def _options(session: Members, engines: Engines) -> ListenerOptions:
             keyterms=_keyterms(session.inner("word_boosting")),
             words=recognition.flag("enable_word_time_offsets", default=False),
         ),
-        turns=usual_turns(engines.settings),
+        endpointing=engines.settings.endpointing_ms / 1000,
+        eager=engines.settings.eager_ms / 1000,
         interims=True,
     )
 

@@ -15,13 +15,9 @@ from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.listener import Listener, ListenerOptions
-from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped, TurnOptions
-from partway.container.models.voice.utterances import (
-    HearingFailed,
-    Interim,
-    ListenerEvent,
-    UtteranceHeard,
-)
+from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped
+from partway.container.models.voice.utterances import Final as UtteranceHeard
+from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnDetection
@@ -129,7 +125,7 @@ class UserTurns:
     async def end(self) -> None:
         """End the audio; return once the texts of all turns are known."""
         if self._ear is not None and self._former is not None:
-            self._ear.listener.end()
+            await self._ear.listener.end()
             self._came += self._ear.listener.position
             await asyncio.wait((self._former,))
             self._ear = None
@@ -202,7 +198,7 @@ class _Ear:
                 "the input audio buffer is empty: append audio before you commit it",
                 code="input_audio_buffer_commit_empty",
             )
-        self.listener.commit()
+        await self.listener.commit()
         if self._detection is None:
             turn = self._turns.over(new_id("item"), wants_response=False, stopped_ms=None)
             self._waiting.append(await turn)
@@ -276,21 +272,25 @@ class _Ear:
 def _options(settings: SessionSettings, engines: Engines) -> ListenerOptions:
     detection, transcribing = settings.turn_detection, settings.transcribing
     language = transcribing.language if transcribing else ""
+    silence = None if detection is None else detection.silence_ms / 1000
+    eager = engines.settings.eager_ms / 1000
     return ListenerOptions(
         audio=settings.input_format,
-        turns=_turn_options(detection, engines.settings.eager_ms / 1000),
         hearing=HearingOptions(
             language=language or engines.settings.language,
             prompt=transcribing.prompt if transcribing else "",
         ),
         interims=detection is not None and detection.interrupt_min_words > 0,
+        endpointing=silence,
+        eager=min(eager, silence or eager),
+        patience=_patience(detection),
     )
 
 
-def _turn_options(detection: TurnDetection | None, eager: float) -> TurnOptions:
+def _patience(detection: TurnDetection | None) -> float:
+    """Return the seconds of silence that end a turn which sounds incomplete."""
     if detection is None:
-        return TurnOptions(endpointing=None)
+        return 0.0
     silence = detection.silence_ms / 1000
     is_judged = detection.kind == "semantic_vad"
-    patience = max(silence, _PATIENCE[detection.eagerness]) if is_judged else silence
-    return TurnOptions(endpointing=silence, eager=min(eager, silence), patience=patience)
+    return max(silence, _PATIENCE[detection.eagerness]) if is_judged else silence

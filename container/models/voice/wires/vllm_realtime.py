@@ -16,8 +16,9 @@ from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
 from partway.container.models.voice.listener import Listener, ListenerOptions
-from partway.container.models.voice.utterances import HearingFailed, UtteranceHeard
-from partway.container.models.voice.wires.dialects import unknown_type, usual_turns
+from partway.container.models.voice.utterances import Final as FinalText
+from partway.container.models.voice.utterances import HearingFailed
+from partway.container.models.voice.wires.dialects import unknown_type
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import (
@@ -50,7 +51,8 @@ class VllmRealtime:
         options = ListenerOptions(
             audio=AudioFormat("linear16", HEARING_RATE, 1),
             hearing=HearingOptions(language=language),
-            turns=usual_turns(engines.settings),
+            endpointing=engines.settings.endpointing_ms / 1000,
+            eager=engines.settings.eager_ms / 1000,
         )
         self._listener = Listener(engines.hearing, engines.turns, options)
         self._pieces: list[str] = []
@@ -65,7 +67,7 @@ class VllmRealtime:
                     await self._take(event_of(raw))
                 except RealtimeFault as fault:
                     await self._refuse(fault.message, fault.code)
-            self._listener.end()
+            await self._listener.end()
 
     async def _take(self, message: ClientEvent) -> None:
         match message.kind:
@@ -74,7 +76,7 @@ class VllmRealtime:
             case "input_audio_buffer.commit":
                 # A commit that is not final begins an utterance: its audio follows.
                 if message.members.flag("final", default=False):
-                    self._listener.commit()
+                    await self._listener.commit()
             case "session.update":
                 pass  # a container has one model
             case _:
@@ -83,11 +85,11 @@ class VllmRealtime:
     async def _tell(self) -> None:
         async for found in self._listener.events():
             match found:
-                case UtteranceHeard(transcript=transcript, reason=reason):
+                case FinalText(transcript=transcript, reason=reason):
                     await self._tell_piece(transcript.text)
                     if reason == "commit":
                         await self._tell_whole()
-                case HearingFailed(failure=failure, reason=reason):
+                case HearingFailed(reason=failure, ending=reason):
                     await self._refuse(failure, "processing_error")
                     if reason == "commit":
                         self._pieces.clear()
