@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+#: Keyterms of a stream, and their characters in all. Whisper's prompt takes some 220 tokens, which
+#: are fewer.
+MAX_KEYTERMS: Final = 100
+MAX_KEYTERM_CHARACTERS: Final = 2_000
+
 #: Events of a stream that its wire has not taken; above it the stream's input waits.
 MAX_LISTENER_EVENTS: Final = 256
 

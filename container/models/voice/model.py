@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from partway.container.errors import ModelError
-from partway.container.model import Model, Opening
+from partway.container.model import Model, Opening, route
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.wires.listen import ListenStream
+from partway.container.models.voice.wires.listen_query import ListenQuery
+from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -53,7 +56,13 @@ class Voice(Model):
     async def admit(self, opening: Opening) -> None:
         """Refuse a path whose engine is not configured."""
         self.engines.need(opening.path, *_NEEDS.get(opening.path, ()))
+        if opening.path == "v1/listen":
+            ListenQuery.read(opening.query, self.engines.settings)
 
     # --- Streams ---------------------------------------------------------------------------------
+
+    @route("v1/listen")
+    async def listen(self, stream: Stream) -> None:
+        await ListenStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------
