@@ -28,6 +28,10 @@ MAX_ITEM_TEXT: Final = 256 * KIB
 #: Silence allowed to a program that compresses audio; a phrase that it waits for may take a job's
 #: time.
 ENCODER_SILENCE: Final = JOB_DEADLINE + 10
+#: Keyterms of a stream, and their characters in all. Whisper's prompt takes some 220 tokens, which
+#: are fewer.
+MAX_KEYTERMS: Final = 100
+MAX_KEYTERM_CHARACTERS: Final = 2_000
 
 #: Events of a stream that its wire has not taken; above it the stream's input waits.
 MAX_LISTENER_EVENTS: Final = 256
