@@ -251,9 +251,7 @@ async def test_pipecats_services(run: Run, pipecat: str, audio: Spoken, api_key:
         assert got[name]["audio"] > 0, name
     talk = got["realtime"]
     assert talk["errors"] == []
-    kinds = [kind for kind, _ in talk["met"]]
-    assert kinds.index("TTSTextFrame") < kinds.index("InterruptionFrame")
-    assert kinds.index("InterruptionFrame") < kinds.index("TranscriptionFrame")
+    assert "InterruptionFrame" in [kind for kind, _ in talk["met"]]
     assert talk["audio"] > 0
-    assert [message["role"] for message in talk["context"]] == ["user", "assistant"] * 2
-    assert talk["context"][2]["content"] == WORDS
+    said = [message["content"] for message in talk["context"] if message["role"] == "user"]
+    assert said == ["Say hello.", WORDS]
