@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -60,7 +61,7 @@ log = logging.getLogger("partway.container.text")
 _MAX_NOTED: Final = 64
 
 #: Workers for tokenizing: two threads, so that a long prompt does not delay all others.
-_TOKENIZING = Threads(count=2, queue=256, deadline=20.0)
+TOKENIZING = Threads(count=2, queue=256, deadline=20.0)
 
 
 class Text(Model):
@@ -70,7 +71,7 @@ class Text(Model):
         settings: the model's settings; by default from the environment.
     """
 
-    runs_on = _TOKENIZING
+    runs_on = TOKENIZING
 
     def __init__(self, settings: TextSettings | None = None) -> None:
         self._given = settings
@@ -236,6 +237,20 @@ class Text(Model):
         return TextReply(generation, self._loaded.decode, stop)
 
     # --- Forms of answers ------------------------------------------------------------------------
+
+    async def chat_events(self, members: Members) -> AsyncGenerator[bytes]:
+        """Yield the chunks of a chat completion and ``[DONE]``; closing it cancels the reply.
+
+        Raises:
+            ModelError: the request is refused, or the engine fails.
+        """
+        answer, reply = await self._begin_chat(chat_of({**members, "stream": True}))
+        try:
+            async with aclosing(answer.events(reply)) as events:
+                async for data in events:
+                    yield data
+        finally:
+            reply.close()
 
     async def _in_openai_form(
         self, answer: Callable[[Members], Awaitable[Reply]], asked: Request | Members

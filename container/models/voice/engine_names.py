@@ -26,7 +26,11 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "piper": f"{_HOME}.piper:Piper",
         "stub": f"{_HOME}.stub_speech:StubSpeech",
     },
-    "answers": {},
+    "answers": {
+        "chat": f"{_HOME}.chat_answers:ChatAnswers",
+        "stub": f"{_HOME}.stub_answers:StubAnswers",
+        "text": f"{_HOME}.text_answers:TextAnswers",
+    },
     "turns": {
         "energy": f"{_HOME}.energy:EnergyTurns",
         "silero": f"{_HOME}.silero:SileroTurns",

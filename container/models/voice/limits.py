@@ -11,15 +11,39 @@ from partway.protocol.limits import KIB, MIB
 #: replaced, which costs Piper the loading of its voice: 1.4 s.
 ABANDONED_PHRASE: Final = 1.0
 
+#: Characters of one answer: more than an hour of speech.
+MAX_ANSWER: Final = 64 * KIB
+
+#: Characters of a session's instructions, and of a prompt for hearing.
+MAX_INSTRUCTIONS: Final = 256 * KIB
+
+#: Items of a conversation, and their characters; the oldest items are dropped.
+MAX_ITEMS: Final = 1_024
+MAX_REMEMBERED: Final = 4 * MIB
+
+#: Parts of one message, and characters of each; an image's URL may have four times as many.
+MAX_ITEM_PARTS: Final = 64
+MAX_ITEM_TEXT: Final = 256 * KIB
+
 #: Silence allowed to a program that compresses audio; a phrase that it waits for may take a job's
 #: time.
 ENCODER_SILENCE: Final = JOB_DEADLINE + 10
+#: Keyterms of a stream, and their characters in all. Whisper's prompt takes some 220 tokens, which
+#: are fewer.
+MAX_KEYTERMS: Final = 100
+MAX_KEYTERM_CHARACTERS: Final = 2_000
 
 #: Events of a stream that its wire has not taken; above it the stream's input waits.
 MAX_LISTENER_EVENTS: Final = 256
 
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
+
+#: Characters that wait until a client has them spoken: an hour of speech.
+MAX_SPOKEN_TEXT: Final = 50_000
+
+#: Functions that a session's model may call.
+MAX_TOOLS: Final = 128
 
 #: Longest text of a request for speech, in characters; as OpenAI's. Its body has escapes too.
 MAX_SPEECH_INPUT: Final = 4_096

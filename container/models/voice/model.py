@@ -13,6 +13,10 @@ from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.speech_requests import answer_speech
+from partway.container.models.voice.wires.default_path import DefaultPath
+from partway.container.models.voice.wires.listen import ListenStream
+from partway.container.models.voice.wires.listen_query import ListenQuery
+from partway.container.models.voice.wires.realtime import RealtimeStream
 from partway.container.models.voice.wires.speak import SpeakStream
 from partway.container.stream import Stream
 
@@ -60,13 +64,29 @@ class Voice(Model):
         self.engines.need(opening.path, *_NEEDS.get(opening.path, ()))
         if opening.path == "v1/speak":
             read_speech_query(opening.query)
+        if opening.path == "v1/listen":
+            ListenQuery.read(opening.query, self.engines.settings)
 
     # --- Streams ---------------------------------------------------------------------------------
+
+    async def stream(self, stream: Stream) -> None:
+        """Serve the dialect that the first message chooses."""
+        await DefaultPath(stream, self.engines).run()
+
+    @route("v1/realtime")
+    async def realtime(self, stream: Stream) -> None:
+        """Hold a conversation by OpenAI's Realtime API, or transcribe."""
+        await RealtimeStream(stream, self.engines).run()
 
     @route("v1/speak")
     async def speak(self, stream: Stream) -> None:
         """Turn text into speech."""
         await SpeakStream(stream, self.engines).run()
+
+    @route("v1/listen")
+    async def listen(self, stream: Stream) -> None:
+        """Turn speech into text."""
+        await ListenStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------
 
