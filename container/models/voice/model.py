@@ -19,6 +19,7 @@ from partway.container.models.voice.wires.listen import ListenStream
 from partway.container.models.voice.wires.listen_query import ListenQuery
 from partway.container.models.voice.wires.realtime import RealtimeStream
 from partway.container.models.voice.wires.speak import SpeakStream
+from partway.container.models.voice.wires.speak_request import answer_speak
 from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
@@ -101,3 +102,8 @@ class Voice(Model):
     async def audio_speech(self, request: Request) -> Reply:
         """Turn the text of a request into speech."""
         return await answer_speech(request, self.engines)
+
+    @request_route("v1/speak")
+    async def speak_request(self, request: Request) -> Reply:
+        """Turn the text of a request into speech, in Deepgram's form."""
+        return await answer_speak(request, self.engines)
