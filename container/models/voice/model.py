@@ -13,6 +13,7 @@ from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.speech_requests import answer_speech
+from partway.container.models.voice.transcription_requests import Transcriptions
 from partway.container.models.voice.wires.default_path import DefaultPath
 from partway.container.models.voice.wires.listen import ListenStream
 from partway.container.models.voice.wires.listen_query import ListenQuery
@@ -51,6 +52,7 @@ class Voice(Model):
         """
         settings = self._given or VoiceSettings.from_environment(os.environ)
         self.engines = Engines.load(settings, model_dir)
+        self._transcriptions = Transcriptions(self.engines)
 
     def unload(self) -> None:
         self.engines.close()
@@ -90,6 +92,11 @@ class Voice(Model):
         await ListenStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------
+
+    @request_route("v1/audio/transcriptions")
+    async def audio_transcriptions(self, request: Request) -> Reply:
+        """Turn the speech of a file into text."""
+        return await self._transcriptions.answer(request)
 
     @request_route("v1/audio/speech")
     async def audio_speech(self, request: Request) -> Reply:
