@@ -11,7 +11,7 @@ from partway.container.errors import ModelError
 from partway.container.model import Model, Opening, route
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
-from partway.container.models.voice.wires.realtime import RealtimeStream
+from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
 from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
@@ -54,7 +54,10 @@ class Voice(Model):
 
     async def admit(self, opening: Opening) -> None:
         """Refuse a path whose engine is not configured."""
-        self.engines.need(opening.path, *_NEEDS.get(opening.path, ()))
+        needs = _NEEDS.get(opening.path, ())
+        if opening.path == "v1/realtime":
+            needs = realtime_needs(opening.query, self.engines)
+        self.engines.need(opening.path, *needs)
 
     # --- Streams ---------------------------------------------------------------------------------
 

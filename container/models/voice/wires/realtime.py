@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from multidict import MultiMapping
+
 from partway.container.errors import ModelError, cause_of, log_failure, reason_of
 from partway.container.models.voice.audio_formats import AudioReader
 from partway.container.models.voice.conversation import (
@@ -34,6 +36,16 @@ log = logging.getLogger("partway.container.voice")
 #: Names of members without an effect that are logged, each once in a process.
 _MAX_NOTED: Final = 64
 _noted: set[str] = set()
+_TRANSCRIPTION: Final = "transcription"
+
+
+def realtime_needs(query: MultiMapping[str], engines: Engines) -> tuple[str, ...]:
+    """Return the settings of the engines that a session cannot do without.
+
+    A conversation may be in writing, and a session that says nothing of its intent may transcribe.
+    """
+    transcribes = query.get("intent") == _TRANSCRIPTION or engines.answers is None
+    return ("hears",) if transcribes else ()
 
 
 class RealtimeStream:
@@ -42,7 +54,7 @@ class RealtimeStream:
     1. There is one response at a time. Speech of the user ends it, if the session says so; then
        the conversation keeps the part that can have been heard.
     2. An event that cannot be obeyed is answered with an ``error`` event, and changes nothing.
-    3. When the input ends, turns get their texts, and the response in progress its end.
+    3. The end of the input ends a conversation at once; a transcription gets its texts first.
 
     Args:
         stream: the client's; its query may have ``model``, and ``intent=transcription``.
@@ -52,7 +64,7 @@ class RealtimeStream:
     def __init__(self, stream: Stream, engines: Engines) -> None:
         self._stream = stream
         self._engines = engines
-        is_transcription = stream.query.get("intent") == "transcription"
+        is_transcription = stream.query.get("intent") == _TRANSCRIPTION
         self._settings = first_settings(
             engines, stream.query.get("model", ""), is_transcription=is_transcription
         )
@@ -73,10 +85,18 @@ class RealtimeStream:
             await self._send(events.event("session.created", session=self._settings.members()))
             async for message in self._stream.messages():
                 await self._obey(message)
-            self._has_ended = True
+            await self._end()
+
+    async def _end(self) -> None:
+        """End the session of a client that has ended its input, as a closing WebSocket does."""
+        self._has_ended = True
+        if (response := self._response) is not None:
+            response.stop()
+            await self._over(response, "client_cancelled")
+        if self._settings.answers:
+            self._turns.give_up()
+        else:
             await self._turns.end()
-            if self._response is not None:
-                await self._response.closed.wait()
 
     async def _send(self, text: str) -> None:
         await self._stream.send(text)
