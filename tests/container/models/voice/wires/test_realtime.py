@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import random
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import websockets
+from websockets.asyncio.client import ClientConnection
 
 from partway.container.errors import Busy, ModelError
 from partway.container.models.voice.engines.stub_hearing import StubHearing
@@ -339,6 +341,7 @@ class TestInterruptions:
                     client = RealtimeClient(socket)
                     await client.configure(audio=TRANSCRIBED)
                     await _at_random(client, chance)
+                    await _leave(socket, chance)
             async with served.stream("v1/realtime") as socket:
                 client = RealtimeClient(socket)
                 await client.configure(output_modalities=["text"])
@@ -353,6 +356,17 @@ class TestInterruptions:
             await client.until("input_audio_buffer.speech_started")
             await client.socket.close()
         # The model is served in this process: its handler has ended, or no_leaks fails.
+
+
+async def _leave(socket: ClientConnection, chance: random.Random) -> None:
+    """Close the connection, or cut it."""
+    if chance.random() < 0.5:
+        socket.transport.abort()
+    closing = asyncio.create_task(socket.close())
+    with contextlib.suppress(websockets.ConnectionClosed):
+        while True:  # a client that reads nothing does not see the Close
+            await socket.recv()
+    await closing
 
 
 async def _at_random(client: RealtimeClient, chance: random.Random) -> None:
