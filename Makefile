@@ -17,14 +17,19 @@ TEXT_CHECKS := $(filter-out $(SMOLLM2_CHECK),$(wildcard tests/container/models/t
 CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 litellm==1.110.2 \
 	langchain-openai==1.7.4 langchain-aws==1.9.1 openai-agents==0.24.0
 STRANDS_PACKAGES := python3 -m venv strands && strands/bin/pip install 'strands-agents[openai,sagemaker]==1.62.0'
+# Clients of voices: pipecat takes an earlier SDK of AWS's than Deepgram's transport.
+VOICE_PACKAGES := python3.12 -m venv voice && voice/bin/pip install deepgram-sdk==7.17.0 deepgram-sagemaker==0.4.0 \
+	openai[realtime]==3.57.0 livekit-plugins-deepgram==1.8.9 livekit-plugins-openai==1.8.9
+PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install \
+	'pipecat-ai[sagemaker,deepgram,openai]==1.14.0' aiobotocore==3.10.0
 
 # The tests start hundreds of processes. Where this is set, as in many images of Python, each of them
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
-	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice silent-host \
+	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
 help:  ## list the targets of this file
@@ -149,7 +154,8 @@ bench-gpu: .venv-text/installed  ## do the same on a GPU, and with vLLM, if VLLM
 	$(TEXT_BIN)/python -m benchmarks.text --gpu $(if $(VLLM_PYTHON),--vllm $(abspath $(VLLM_PYTHON))) $(BENCH_ARGS)
 
 browser: $(VENV)/installed-test  ## test the pages of the docs and of partway dev in a real Chromium
-	$(BIN)/python -m pytest tests/interop/browser_check.py tests/interop/dev_page_check.py
+	$(BIN)/python -m pytest tests/interop/browser_check.py tests/interop/dev_page_check.py \
+		tests/interop/voice_page_check.py
 
 interop: sdk-python $(VENV)/installed-test  ## test with AWS's SDK for Python; SDK_PYTHON is an interpreter that has it
 	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest tests/interop/aws_sdk_check.py
@@ -268,6 +274,19 @@ pipecat-python:
 		echo "make interop-pipecat needs an interpreter with pipecat, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv pipecat && pipecat/bin/pip install 'pipecat-ai[sagemaker,deepgram]==1.14.*'" >&2; \
 		echo "  make interop-pipecat PIPECAT_PYTHON=pipecat/bin/python" >&2; exit 1; }
+
+interop-voice: voice-python $(VENV)/installed-test  ## test voice clients: Deepgram's, OpenAI's, LiveKit's, pipecat; needs node and npm
+	VOICE_PYTHON=$(abspath $(VOICE_PYTHON)) PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) \
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/voice_clients_check.py
+
+voice-python:
+	@command -v unshare >/dev/null || { \
+		echo "make interop-voice needs Linux, and unshare, for hosts of its own: apt-get install util-linux" >&2; exit 1; }
+	@[ -x "$(VOICE_PYTHON)" ] && [ -x "$(PIPECAT_PYTHON)" ] || { \
+		echo "make interop-voice needs an interpreter with each group of clients, Python 3.12 or newer, a gigabyte:" >&2; \
+		echo "  $(VOICE_PACKAGES)" >&2; \
+		echo "  $(PIPECAT_VOICE_PACKAGES)" >&2; \
+		echo "  make interop-voice VOICE_PYTHON=voice/bin/python PIPECAT_PYTHON=pipecat/bin/python" >&2; exit 1; }
 
 silent-host: silent-host-tools $(VENV)/installed-test  ## test a host that falls silent under a hundred streams; needs root
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/silent_host_check.py

@@ -22,6 +22,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "speaks": {
         "espeak-ng": f"{_HOME}.espeak:Espeak",
+        "kokoro": f"{_HOME}.kokoro:Kokoro",
         "piper": f"{_HOME}.piper:Piper",
         "stub": f"{_HOME}.stub_speech:StubSpeech",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from partway.container.limits import JOB_DEADLINE
 from partway.protocol.limits import KIB, MIB
 
 #: Time for a program that stays to end a phrase that nobody waits for. Then the program is
@@ -24,18 +25,45 @@ MAX_REMEMBERED: Final = 4 * MIB
 MAX_ITEM_PARTS: Final = 64
 MAX_ITEM_TEXT: Final = 256 * KIB
 
+#: Silence allowed to a program that compresses audio; a phrase that it waits for may take a job's
+#: time.
+ENCODER_SILENCE: Final = JOB_DEADLINE + 10
+#: Keyterms of a stream, and their characters in all. Whisper's prompt takes some 220 tokens, which
+#: are fewer.
+MAX_KEYTERMS: Final = 100
+MAX_KEYTERM_CHARACTERS: Final = 2_000
+
 #: Events of a stream that its wire has not taken; above it the stream's input waits.
 MAX_LISTENER_EVENTS: Final = 256
 
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
 
+#: Characters that wait until a client has them spoken: an hour of speech.
+MAX_SPOKEN_TEXT: Final = 50_000
+
 #: Functions that a session's model may call.
 MAX_TOOLS: Final = 128
+
+#: Longest text of a request for speech, in characters; as OpenAI's. Its body has escapes too.
+MAX_SPEECH_INPUT: Final = 4_096
+MAX_SPEECH_BODY: Final = 64 * KIB
+
+#: Most characters of one text that is sent to be spoken on a stream; as Deepgram's.
+MAX_SPEAK_CHARACTERS: Final = 2_000
+
+#: A WAV file up to this size is sent whole, with its length: 22 s at 24 kHz. A longer one is sent
+#: as it is made, since an answer must begin within a minute.
+MAX_WHOLE_WAV: Final = MIB
 
 #: Utterances of a stream that wait for their text; above it the stream's input waits. At 30 s each
 #: they are 4 MB of audio.
 MAX_UNHEARD_UTTERANCES: Final = 4
+
+#: Characters of text of a stream that wait to be spoken, and flushes among them; above it they are
+#: refused by name. The text is 40 minutes of speech.
+MAX_UNSPOKEN: Final = 32_768
+MAX_UNSPOKEN_FLUSHES: Final = 64
 
 #: Longest utterance that is heard at once: the window of Whisper. A longer one is cut.
 MAX_UTTERANCE: Final = 30.0

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from partway.container.errors import log_failure, reason_of
 from partway.container.models.voice.audio_formats import AudioFormat, AudioReader
@@ -34,11 +34,11 @@ from partway.container.models.voice.turn_detection import TurnDetection
 from partway.container.models.voice.utterances import (
     AudioWindow,
     Ending,
+    Final,
     HearingFailed,
     Interim,
     ListenerEvent,
     Utterance,
-    UtteranceHeard,
     loudness,
     quietest,
 )
@@ -48,38 +48,49 @@ _log = logging.getLogger("partway.container.voice")
 _T = TypeVar("_T")
 
 #: Seconds of audio around an utterance that are heard with it.
-_LEAD: Final = 0.3
-_TAIL: Final = 0.3
+_LEAD = 0.3
+_TAIL = 0.3
 #: Seconds of audio that are kept while nobody speaks: a detector finds a begin only later.
-_KEPT: Final = 1.5
+_KEPT = 1.5
 #: Seconds before a commit in which a word may be that no detector has found yet.
-_UNSURE: Final = 1.0
+_UNSURE = 1.0
 #: Samples above it (-41 dB of full scale) may be such a word.
-_AUDIBLE: Final = 300.0
+_AUDIBLE = 300.0
 #: Seconds before the limit in which a long utterance is cut, at its quietest place.
-_CUT_WITHIN: Final = 5.0
+_CUT_WITHIN = 5.0
 #: Seconds of an utterance until its first interim text, and between two of them.
-_FIRST_INTERIM: Final = 0.6
-_INTERIM_EVERY: Final = 1.0
+_FIRST_INTERIM = 0.6
+_INTERIM_EVERY = 1.0
 #: Bytes that are taken at a time; other tasks get a turn between two of them.
-_SLICE: Final = 1 << 15
+_SLICE = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    """What a stream's client wishes.
+    """The wishes of a stream's client.
 
     Attributes:
         audio: the form of the audio.
-        turns: the rules of turns.
         hearing: the wishes for each utterance.
         interims: whether texts of unfinished utterances are wanted.
+        endpointing: seconds of silence that end an utterance; None if only a commit ends one, and
+            nothing is said about speech.
+        eager: seconds of silence after which an utterance is heard before it is over; 0 for none.
+        patience: seconds of silence that end an utterance which sounds incomplete.
+        long_silence: seconds of silence that are reported after speech; 0 for none.
     """
 
-    audio: AudioFormat = field(default_factory=AudioFormat)
-    turns: TurnOptions = field(default_factory=TurnOptions)
+    audio: AudioFormat
     hearing: HearingOptions = field(default_factory=HearingOptions)
     interims: bool = False
+    endpointing: float | None = 0.4
+    eager: float = 0.16
+    patience: float = 2.0
+    long_silence: float = 0.0
+
+    @property
+    def turns(self) -> TurnOptions:
+        return TurnOptions(self.endpointing, self.eager, self.patience, self.long_silence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +126,7 @@ class Listener:
         self.hearing_options = options.hearing
         self._hearing = hearing
         self._detection = turns
-        self._manual = options.turns.endpointing is None
+        self._manual = options.endpointing is None
         self._interims = options.interims
         self._reader = AudioReader(options.audio)
         self._turns = TurnTaking(turns.detector(), options.turns)
@@ -167,8 +178,12 @@ class Listener:
             await self._until_room()
             self._take(self._reader.feed(data[begin : begin + _SLICE]))
 
-    def commit(self) -> None:
-        """End the utterance now: exactly one text, or failure, will have the reason ``commit``."""
+    async def commit(self) -> None:
+        """End the utterance now: exactly one text, or failure, will tell of the commit.
+
+        It waits while too many utterances wait for their text, as :meth:`feed` does.
+        """
+        await self._until_room()
         if not self._over("commit", self._turns.commit()):
             self._commit_nothing()
 
@@ -178,8 +193,9 @@ class Listener:
         self._forget_open()
         self._taken_until = self._window.end
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """End the audio: :meth:`events` ends after the text of the last utterance."""
+        await self._until_room()
         self._take(self._reader.end())
         self._over("end", self._turns.end())
         self._ended = True
@@ -380,7 +396,7 @@ class Listener:
             self._unheard.popleft()
             text = first.text.result()
             if isinstance(text, Transcript):
-                self._emit(UtteranceHeard(first.utterance, text, first.reason))
+                self._emit(Final(first.utterance, text, first.reason))
             else:
                 self._emit(HearingFailed(first.utterance, text.reason, first.reason))
         self._room.set()

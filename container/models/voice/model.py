@@ -8,15 +8,22 @@ from pathlib import Path
 from typing import Final
 
 from partway.container.errors import ModelError
-from partway.container.model import Model, Opening, route
+from partway.container.model import Model, Opening, Reply, Request, request_route, route
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.speech_formats import read_speech_query
+from partway.container.models.voice.speech_requests import answer_speech
+from partway.container.models.voice.wires.default_path import DefaultPath
+from partway.container.models.voice.wires.listen import ListenStream
+from partway.container.models.voice.wires.listen_query import ListenQuery
 from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
+from partway.container.models.voice.wires.speak import SpeakStream
 from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "v1/listen": ("hears",),
+    "v1/speak": ("speaks",),
 }
 
 
@@ -53,17 +60,40 @@ class Voice(Model):
         return True
 
     async def admit(self, opening: Opening) -> None:
-        """Refuse a path whose engine is not configured."""
+        """Refuse a path whose engine is not configured, and a query that is not understood."""
         needs = _NEEDS.get(opening.path, ())
         if opening.path == "v1/realtime":
             needs = realtime_needs(opening.query, self.engines)
         self.engines.need(opening.path, *needs)
+        if opening.path == "v1/speak":
+            read_speech_query(opening.query)
+        if opening.path == "v1/listen":
+            ListenQuery.read(opening.query, self.engines.settings)
 
     # --- Streams ---------------------------------------------------------------------------------
+
+    async def stream(self, stream: Stream) -> None:
+        """Serve the dialect that the first message chooses."""
+        await DefaultPath(stream, self.engines).run()
 
     @route("v1/realtime")
     async def realtime(self, stream: Stream) -> None:
         """Hold a conversation by OpenAI's Realtime API, or transcribe."""
         await RealtimeStream(stream, self.engines).run()
 
+    @route("v1/speak")
+    async def speak(self, stream: Stream) -> None:
+        """Turn text into speech."""
+        await SpeakStream(stream, self.engines).run()
+
+    @route("v1/listen")
+    async def listen(self, stream: Stream) -> None:
+        """Turn speech into text."""
+        await ListenStream(stream, self.engines).run()
+
     # --- Requests --------------------------------------------------------------------------------
+
+    @request_route("v1/audio/speech")
+    async def audio_speech(self, request: Request) -> Reply:
+        """Turn the text of a request into speech."""
+        return await answer_speech(request, self.engines)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from partway.container.models.voice.interfaces import HEARING_RATE, Samples, Transcript
 from partway.container.models.voice.speech_turns import LongSilence, SpeechStarted, SpeechStopped
 
-_SAMPLE_BYTES: Final = 2
+_SAMPLE_BYTES = 2
 
 #: Why an utterance is over: by silence, by :meth:`Listener.commit`, by the end of the audio, or
 #: because it is too long.
@@ -37,7 +37,7 @@ class Utterance:
 
     @property
     def end(self) -> float:
-        return self.start + self.duration
+        return (round(self.start * HEARING_RATE) + len(self.audio)) / HEARING_RATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Interim:
 
 
 @dataclass(frozen=True, slots=True)
-class UtteranceHeard:
+class Final:
     """The text of an utterance that is over.
 
     Attributes:
@@ -72,17 +72,17 @@ class HearingFailed:
     """An utterance could not be heard; the stream goes on.
 
     Attributes:
-        failure: the reason, for the client.
-        reason: why the utterance is over.
+        reason: why it could not, for the client.
+        ending: why the utterance is over.
     """
 
     utterance: Utterance
-    failure: str
-    reason: Ending
+    reason: str
+    ending: Ending
 
 
 ListenerEvent: TypeAlias = (
-    SpeechStarted | SpeechStopped | Interim | UtteranceHeard | HearingFailed | LongSilence
+    SpeechStarted | SpeechStopped | Interim | Final | HearingFailed | LongSilence
 )
 
 

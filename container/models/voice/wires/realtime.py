@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from multidict import MultiMapping
@@ -75,15 +75,30 @@ class RealtimeStream:
         self._group: asyncio.TaskGroup
         self._turns: UserTurns
 
-    async def run(self) -> None:
-        """Hold the session until the client's input has ended."""
+    def created(self, **further: object) -> str:
+        """Return the event that begins the session.
+
+        Args:
+            further: members for clients of other dialects.
+        """
+        return events.event("session.created", session=self._settings.members(), **further)
+
+    async def run(self, received: AsyncIterator[str | bytes] | None = None) -> None:
+        """Hold the session until the client's input has ended.
+
+        Args:
+            received: the client's messages, if :meth:`created` has been sent; by default it is sent
+                here.
+        """
         async with asyncio.TaskGroup() as self._group:
             self._turns = UserTurns(
                 self._engines, self._conversation, self._stream.send, self, self._group
             )
             await self._turns.configure(self._settings)
-            await self._send(events.event("session.created", session=self._settings.members()))
-            async for message in self._stream.messages():
+            if received is None:
+                await self._send(self.created())
+                received = self._stream.messages()
+            async for message in received:
                 await self._obey(message)
             await self._end()
 

@@ -170,7 +170,7 @@ def _session_update(event: Members) -> SessionUpdate:
 
 
 def _append(event: Members) -> AudioAppend:
-    return AudioAppend(_audio_of(event, "audio"))
+    return AudioAppend(audio_of(event, "audio"))
 
 
 def _item_create(event: Members) -> ItemCreate:
@@ -276,7 +276,7 @@ def _part_of(given: Members, role: str) -> tuple[Part, bytes]:
     _bounded(given, "transcript", text)
     if role == "assistant":
         return Part("output_audio", text), b""
-    audio = _audio_of(given, "audio") if given.value("audio") and not text else b""
+    audio = audio_of(given, "audio") if given.value("audio") and not text else b""
     return Part("input_audio", text), audio
 
 
@@ -288,7 +288,12 @@ def _bounded(given: Members, name: str, text: str, most: int = MAX_ITEM_TEXT) ->
         )
 
 
-def _audio_of(given: Members, name: str) -> bytes:
+def audio_of(given: Members, name: str) -> bytes:
+    """Return a member that is audio in base64.
+
+    Raises:
+        RealtimeFault: it is not.
+    """
     try:
         return binascii.a2b_base64(given.text(name), strict_mode=True)
     except (binascii.Error, ValueError):

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from partway.container.errors import ModelError
@@ -15,13 +15,9 @@ from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.listener import Listener, ListenerOptions
-from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped, TurnOptions
-from partway.container.models.voice.utterances import (
-    HearingFailed,
-    Interim,
-    ListenerEvent,
-    UtteranceHeard,
-)
+from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped
+from partway.container.models.voice.utterances import Final as UtteranceHeard
+from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnDetection
@@ -49,12 +45,17 @@ class TurnHandler(Protocol):
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn that waits for its text."""
+    """A turn that waits for its text.
+
+    Attributes:
+        told: set once the client knows of the turn.
+    """
 
     item: Item
     previous: str | None
     wants_response: bool
     seconds: float = 0.0
+    told: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class UserTurns:
@@ -129,7 +130,7 @@ class UserTurns:
     async def end(self) -> None:
         """End the audio; return once the texts of all turns are known."""
         if self._ear is not None and self._former is not None:
-            self._ear.listener.end()
+            await self._ear.listener.end()
             self._came += self._ear.listener.position
             await asyncio.wait((self._former,))
             self._ear = None
@@ -149,16 +150,20 @@ class UserTurns:
 
     # --- For the listening -----------------------------------------------------------------------
 
-    async def over(self, item_id: str, *, wants_response: bool, stopped_ms: int | None) -> _Turn:
+    def over(self, item_id: str, *, wants_response: bool) -> _Turn:
         """Put a turn into the conversation; its text follows."""
         item = Item(item_id, role="user", content=[Part("input_audio")], hearing=asyncio.Event())
-        previous = self._conversation.add(item)
+        return _Turn(item, self._conversation.add(item), wants_response)
+
+    async def tell(self, turn: _Turn, *, stopped_ms: int | None) -> None:
+        """Tell the client of a turn that is over."""
+        item, previous = turn.item, turn.previous
         if stopped_ms is not None:
-            await self.send(events.speech_stopped(item_id, stopped_ms))
-        await self.send(events.committed(item_id, previous))
+            await self.send(events.speech_stopped(item.id, stopped_ms))
+        await self.send(events.committed(item.id, previous))
         await self.send(events.item_added(item, previous))
         await self.send(events.item_done(item, previous))
-        return _Turn(item, previous, wants_response)
+        turn.told.set()
 
     async def heard(self, turn: _Turn, text: str, *, is_reported: bool) -> None:
         turn.item.heard(text)
@@ -207,10 +212,11 @@ class _Ear:
                 "the input audio buffer is empty: append audio before you commit it",
                 code="input_audio_buffer_commit_empty",
             )
-        self.listener.commit()
+        await self.listener.commit()
         if self._detection is None:
-            turn = self._turns.over(new_id("item"), wants_response=False, stopped_ms=None)
-            self._waiting.append(await turn)
+            turn = self._turns.over(new_id("item"), wants_response=False)
+            self._waiting.append(turn)
+            await self._turns.tell(turn, stopped_ms=None)
         else:
             self._committed = True
 
@@ -234,10 +240,10 @@ class _Ear:
                 await self._turns.handler.speech_began(self._announce)
             case SpeechStopped(at) if self.speaking is not None:
                 item_id, self.speaking = self.speaking, None
-                wants = self._wants_response()
+                turn = self._turns.over(item_id, wants_response=self._wants_response())
+                self._waiting.append(turn)
                 stopped = round((came + at) * 1000) if self._is_told else None
-                turn = self._turns.over(item_id, wants_response=wants, stopped_ms=stopped)
-                self._waiting.append(await turn)
+                await self._turns.tell(turn, stopped_ms=stopped)
             case Interim(_, transcript):
                 count = len(transcript.text.split())
                 await self._turns.handler.words_heard(count, self._announce)
@@ -268,10 +274,12 @@ class _Ear:
         if self._waiting:
             turn = self._waiting.popleft()
         elif text:  # a word that no detector has found
-            turn = await self._turns.over(new_id("item"), wants_response=False, stopped_ms=None)
+            turn = self._turns.over(new_id("item"), wants_response=False)
+            await self._turns.tell(turn, stopped_ms=None)
         else:
             return
         turn.seconds = seconds
+        await turn.told.wait()
         if failure is None:
             await self._turns.heard(turn, text, is_reported=self._is_reported)
         else:
@@ -281,21 +289,25 @@ class _Ear:
 def _options(settings: SessionSettings, engines: Engines) -> ListenerOptions:
     detection, transcribing = settings.turn_detection, settings.transcribing
     language = transcribing.language if transcribing else ""
+    silence = None if detection is None else detection.silence_ms / 1000
+    eager = engines.settings.eager_ms / 1000
     return ListenerOptions(
         audio=settings.input_format,
-        turns=_turn_options(detection, engines.settings.eager_ms / 1000),
         hearing=HearingOptions(
             language=language or engines.settings.language,
             prompt=transcribing.prompt if transcribing else "",
         ),
         interims=detection is not None and detection.interrupt_min_words > 0,
+        endpointing=silence,
+        eager=min(eager, silence or eager),
+        patience=_patience(detection),
     )
 
 
-def _turn_options(detection: TurnDetection | None, eager: float) -> TurnOptions:
+def _patience(detection: TurnDetection | None) -> float:
+    """Return the seconds of silence that end a turn which sounds incomplete."""
     if detection is None:
-        return TurnOptions(endpointing=None)
+        return 0.0
     silence = detection.silence_ms / 1000
     is_judged = detection.kind == "semantic_vad"
-    patience = max(silence, _PATIENCE[detection.eagerness]) if is_judged else silence
-    return TurnOptions(endpointing=silence, eager=min(eager, silence), patience=patience)
+    return max(silence, _PATIENCE[detection.eagerness]) if is_judged else silence

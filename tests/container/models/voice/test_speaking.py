@@ -96,9 +96,8 @@ async def test_a_client_that_leaves_ends_the_phrase_and_those_after_it():
     engine = Slow()
     async with speaking(engine) as voice:
         engine.may.release()
-        async with aclosing(
-            voice.speak_text("One phrase of many. And one more.", OPTIONS)
-        ) as audio:
+        text = "One phrase of many. And one more."
+        async with aclosing(voice.speak_text(text, OPTIONS)) as audio:
             assert len(await anext(audio)) == engine.rate
         engine.may.release()
         await until(engine.closed.is_set)
