@@ -103,7 +103,7 @@ class ItemExists(Exception):
     """An item has the id already."""
 
 
-class Conversation:
+class ConversationItems:
     """The items, the oldest first; the oldest are dropped where they are too many."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from multidict import MultiMapping
 from partway.container.errors import ModelError, cause_of, log_failure, reason_of
 from partway.container.models.voice.audio_formats import AudioReader
 from partway.container.models.voice.conversation import (
-    Conversation,
+    ConversationItems,
     Item,
     ItemExists,
     NoSuchItem,
@@ -68,7 +68,7 @@ class RealtimeStream:
         self._settings = first_settings(
             engines, stream.query.get("model", ""), is_transcription=is_transcription
         )
-        self._conversation = Conversation()
+        self._conversation = ConversationItems()
         self._response: Response | None = None
         self._is_owed = False  # a turn that wants a response has none yet
         self._has_ended = False

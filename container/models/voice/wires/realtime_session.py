@@ -64,7 +64,7 @@ _KNOWN_OF_DETECTION: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class TurnDetection:
+class TurnSettings:
     """How the server finds a turn's end.
 
     Attributes:
@@ -144,8 +144,8 @@ class SessionSettings:
     modality: Modality = "audio"
     input_format: AudioFormat = _USUAL_FORMAT
     output_format: AudioFormat = _USUAL_FORMAT
-    turn_detection: TurnDetection | None = TurnDetection()
-    usual_detection: TurnDetection = TurnDetection()
+    turn_detection: TurnSettings | None = TurnSettings()
+    usual_detection: TurnSettings = TurnSettings()
     transcribing: Transcribing | None = None
     voice: str = ""
     speed: float = 1.0
@@ -274,7 +274,7 @@ class SessionSettings:
 def first_settings(engines: Engines, model: str, *, is_transcription: bool) -> SessionSettings:
     """Return the settings of a session before its client has changed any."""
     usual = engines.settings
-    detection = TurnDetection(
+    detection = TurnSettings(
         silence_ms=usual.endpointing_ms,
         interrupt_response=usual.interrupts,
         interrupt_min_words=usual.min_words,
@@ -353,7 +353,7 @@ def _transcribing(heard: Members, usual: Transcribing | None) -> Transcribing | 
     )
 
 
-def _detection(heard: Members, settings: SessionSettings) -> TurnDetection | None:
+def _detection(heard: Members, settings: SessionSettings) -> TurnSettings | None:
     if not heard.has("turn_detection"):
         return settings.turn_detection
     if heard.is_null("turn_detection"):
@@ -361,7 +361,7 @@ def _detection(heard: Members, settings: SessionSettings) -> TurnDetection | Non
     given = heard.inner("turn_detection")
     before = settings.turn_detection or settings.usual_detection
     kind = given.one_of("type", _TYPES_OF_DETECTION, before.kind)
-    return TurnDetection(
+    return TurnSettings(
         kind=kind,
         threshold=given.number("threshold", 0.0, 1.0, before.threshold),
         prefix_padding_ms=given.whole("prefix_padding_ms", 0, 5_000, before.prefix_padding_ms),

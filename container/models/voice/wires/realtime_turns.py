@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from partway.container.errors import ModelError
-from partway.container.models.voice.conversation import Conversation, Item, Part, new_id
+from partway.container.models.voice.conversation import ConversationItems, Item, Part, new_id
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions
@@ -20,7 +20,7 @@ from partway.container.models.voice.utterances import Final as UtteranceHeard
 from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
-from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnDetection
+from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnSettings
 
 #: Seconds of silence that end a turn which the turn model holds for incomplete.
 _PATIENCE: Final = {"low": 8.0, "medium": 4.0, "auto": 4.0, "high": 2.0}
@@ -76,7 +76,7 @@ class UserTurns:
     def __init__(
         self,
         engines: Engines,
-        conversation: Conversation,
+        conversation: ConversationItems,
         send: Send,
         handler: TurnHandler,
         group: asyncio.TaskGroup,
@@ -304,7 +304,7 @@ def _options(settings: SessionSettings, engines: Engines) -> ListenerOptions:
     )
 
 
-def _patience(detection: TurnDetection | None) -> float:
+def _patience(detection: TurnSettings | None) -> float:
     """Return the seconds of silence that end a turn which sounds incomplete."""
     if detection is None:
         return 0.0

@@ -9,7 +9,7 @@ import pytest
 from partway.container.errors import ModelError
 from partway.container.models.voice import conversation as module
 from partway.container.models.voice.conversation import (
-    Conversation,
+    ConversationItems,
     Item,
     ItemExists,
     NoSuchItem,
@@ -33,7 +33,7 @@ def output(call_id: str, text: str) -> Item:
 
 class TestOrder:
     def test_an_item_is_appended_unless_it_names_another_place(self) -> None:
-        items = Conversation()
+        items = ConversationItems()
         assert items.add(said("user", "b", "b")) is None
         assert items.add(said("user", "d", "d")) == "b"
         assert items.add(said("user", "a", "a"), "root") is None
@@ -41,7 +41,7 @@ class TestOrder:
         assert [item.id for item in items.items] == ["a", "b", "c", "d"]
 
     def test_an_unknown_place_and_a_taken_id_change_nothing(self) -> None:
-        items = Conversation()
+        items = ConversationItems()
         items.add(said("user", "a", "a"))
         with pytest.raises(NoSuchItem):
             items.add(said("user", "b"), "nowhere")
@@ -52,7 +52,7 @@ class TestOrder:
         assert [item.text for item in items.items] == ["a"]
 
     def test_an_item_without_an_id_gets_one(self) -> None:
-        items = Conversation()
+        items = ConversationItems()
         items.add(said("user", "a"))
         items.add(said("user", "b"))
         first, second = items.items
@@ -62,7 +62,7 @@ class TestOrder:
     def test_the_oldest_are_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MAX_ITEMS", 2)
         monkeypatch.setattr(module, "MAX_REMEMBERED", 10)
-        items = Conversation()
+        items = ConversationItems()
         for text in ("a", "b", "c"):
             items.add(said("user", text))
         assert [item.text for item in items.items] == ["b", "c"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
-from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnDetection
+from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnSettings
 
 USUAL = SessionSettings(id="sess_1", model="any")
 
@@ -61,7 +61,7 @@ def test_null_turns_detection_and_transcription_off() -> None:
     off = updated({"audio": {"input": {"transcription": None, "turn_detection": None}}}, on)
     assert off.transcribing is off.turn_detection is None
     again = updated({"audio": {"input": {"turn_detection": {"type": "semantic_vad"}}}}, off)
-    assert again.turn_detection == TurnDetection(kind="semantic_vad")
+    assert again.turn_detection == TurnSettings(kind="semantic_vad")
 
 
 @pytest.mark.parametrize(
