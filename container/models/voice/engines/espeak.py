@@ -83,7 +83,8 @@ class Espeak:
         # -z leaves out a pause at the end, -b 1 is UTF-8.
         command = [self._program, "--stdin", "--stdout", "-z", "-b", "1", "-s", str(pace)]
         for wanted in (options.voice.lower(), options.language.lower()):
-            if wanted in self.voices:
+            # The program has a voice of its own choice for a code without a country, such as fr.
+            if wanted and any(f"{voice}-".startswith(f"{wanted}-") for voice in self.voices):
                 return [*command, "-v", wanted]
         return command
 

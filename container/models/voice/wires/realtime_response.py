@@ -138,7 +138,7 @@ class Response:
         self._tasks.append(group.create_task(run))
 
     async def run(self) -> None:
-        """ResponseMessage, and say how that ended.
+        """Answer, and say how that ended.
 
         Raises:
             Exception: an engine has failed, or a group of exceptions; :meth:`fail` is next.

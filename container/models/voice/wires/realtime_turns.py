@@ -20,7 +20,8 @@ from partway.container.models.voice.utterances import Final as UtteranceHeard
 from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
-from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnSettings
+from partway.container.models.voice.wires.realtime_listening import TurnSettings
+from partway.container.models.voice.wires.realtime_session import SessionSettings
 
 #: Seconds of silence that end a turn which the turn model holds for incomplete.
 _PATIENCE: Final = {"low": 8.0, "medium": 4.0, "auto": 4.0, "high": 2.0}

@@ -59,6 +59,8 @@ def test_audio_in_odd_pieces(loaded):
         (SpeakingOptions(speed=0.01), "-s 80"),
         (SpeakingOptions(voice="aura-2-helena-en"), "-s 175"),
         (SpeakingOptions(voice="-f/etc/passwd"), "-s 175"),
+        (SpeakingOptions(voice="aura", language="en"), "-s 175 -v en"),
+        (SpeakingOptions(voice="e", language="-"), "-s 175"),
         (SpeakingOptions(voice="EN-GB", language="de"), "-s 175 -v en-gb"),
         (SpeakingOptions(voice="alloy", language="de"), "-s 175 -v de"),
     ],

@@ -11,7 +11,8 @@ from hypothesis import strategies as some
 
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
-from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnSettings
+from partway.container.models.voice.wires.realtime_listening import TurnSettings
+from partway.container.models.voice.wires.realtime_session import SessionSettings
 
 USUAL = SessionSettings(id="sess_1", model="any")
 
