@@ -32,6 +32,7 @@ _OLDER_FORMATS: Final = {
 _TELEPHONE_RATE: Final = 8_000
 _USUAL_RATE: Final = 24_000
 _USUAL_FORMAT: Final = AudioFormat("linear16", _USUAL_RATE)
+_USUAL_TURNS: Final = TurnSettings()
 _RATES: Final = (8_000, 48_000)
 
 _TYPES_OF_SESSION: Final = ("realtime", "transcription")
@@ -83,8 +84,8 @@ class SessionSettings:
     modality: Modality = "audio"
     input_format: AudioFormat = _USUAL_FORMAT
     output_format: AudioFormat = _USUAL_FORMAT
-    turn_detection: TurnSettings | None = TurnSettings()
-    usual_detection: TurnSettings = TurnSettings()
+    turn_detection: TurnSettings | None = _USUAL_TURNS
+    usual_detection: TurnSettings = _USUAL_TURNS
     transcribing: Transcribing | None = None
     voice: str = ""
     speed: float = 1.0
