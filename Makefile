@@ -12,7 +12,7 @@ TORCH ?= torch --index-url https://download.pytorch.org/whl/cpu
 TEXT_BIN := .venv-text/bin
 SMOLLM2_CHECK := tests/container/models/text/smollm2_check.py
 TEXT_CHECKS := $(filter-out $(SMOLLM2_CHECK),$(wildcard tests/container/models/text/*_check.py)) \
-	tests/container/models/kmeans_torch_check.py
+	tests/container/models/kmeans_torch_check.py tests/container/models/voice/engines/text_answers_check.py
 # Clients of chats, by environment: Strands Agents takes an earlier openai than the others.
 CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 litellm==1.110.2 \
 	langchain-openai==1.7.4 langchain-aws==1.9.1 openai-agents==0.24.0
