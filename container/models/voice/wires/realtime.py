@@ -54,7 +54,7 @@ class RealtimeStream:
     1. There is one response at a time. Speech of the user ends it, if the session says so; then
        the conversation keeps the part that can have been heard.
     2. An event that cannot be obeyed is answered with an ``error`` event, and changes nothing.
-    3. The end of the input ends a conversation at once; a transcription gets its texts first.
+    3. When the input ends, turns get their texts, and the last one its response.
 
     Args:
         stream: the client's; its query may have ``model``, and ``intent=transcription``.
@@ -71,7 +71,6 @@ class RealtimeStream:
         self._conversation = ConversationItems()
         self._response: Response | None = None
         self._is_owed = False  # a turn that wants a response has none yet
-        self._has_ended = False
         self._group: asyncio.TaskGroup
         self._turns: UserTurns
 
@@ -103,15 +102,13 @@ class RealtimeStream:
             await self._end()
 
     async def _end(self) -> None:
-        """End the session of a client that has ended its input, as a closing WebSocket does."""
-        self._has_ended = True
-        if (response := self._response) is not None:
-            response.stop()
-            await self._over(response, "client_cancelled")
-        if self._settings.answers:
-            self._turns.give_up()
-        else:
-            await self._turns.end()
+        """Give a client that has ended its input the texts and the answers that it waits for.
+
+        A client that has left waits for nothing: its handler is cancelled.
+        """
+        await self._turns.end()
+        while (response := self._response) is not None:
+            await response.closed.wait()
 
     async def _send(self, text: str) -> None:
         await self._stream.send(text)
@@ -294,6 +291,7 @@ class RealtimeStream:
             )
         response.stop()
         await self._over(response, "client_cancelled")
+        self._answer_what_is_owed()
 
     def _begin(self, response: Response) -> None:
         self._response = response
@@ -318,7 +316,7 @@ class RealtimeStream:
             self._response = None
 
     def _answer_what_is_owed(self) -> None:
-        may = self._response is None and not self._turns.is_speaking and not self._has_ended
+        may = self._response is None and not self._turns.is_speaking
         if self._is_owed and may:
             self._is_owed = False
             settings, conversation = self._settings, self._conversation

@@ -136,11 +136,6 @@ class UserTurns:
             await asyncio.wait((self._former,))
             self._ear = None
 
-    def give_up(self) -> None:
-        """Stop listening; turns that have no text get none."""
-        if self._former is not None:
-            self._former.cancel()
-
     def _heard(self) -> _Ear:
         if self._ear is None:
             raise RealtimeFault(

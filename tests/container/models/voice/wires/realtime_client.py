@@ -20,6 +20,7 @@ from tests.container.models.voice.sounds import silence, tone
 STUBS = VoiceSettings(hears="stub", speaks="stub", answers="stub", turns="stub")
 RATE = 24_000
 PATIENCE = 20.0
+GOING_AWAY = 1001
 
 
 class RealtimeClient:
@@ -138,6 +139,7 @@ async def session(
             client = RealtimeClient(socket)
             await client.until("session.created")
             yield client
+            await socket.close(GOING_AWAY)  # as a gateway says that its client has left
 
 
 def kinds(events: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -22,6 +22,7 @@ from partway.container.models.voice.model import Voice
 from partway.container.testing import serving
 from tests.container.models.voice.sounds import tone
 from tests.container.models.voice.wires.realtime_client import (
+    GOING_AWAY,
     RATE,
     STUBS,
     Answering,
@@ -350,19 +351,22 @@ class TestInterruptions:
             await eventually(lambda: answers.closed == len(answers.asked))
         assert done["status"] == "completed"
 
-    async def test_a_stream_that_ends_gets_its_texts_first(self) -> None:
-        async with session(intent="transcription") as client:
+    async def test_a_client_that_ends_its_input_gets_its_answer(self) -> None:
+        async with session() as client:
+            await client.configure(output_modalities=["text"], audio=TRANSCRIBED)
             await client.say(0.8)
-            await client.until("input_audio_buffer.speech_started")
-            await client.socket.close()
-        # The model is served in this process: its handler has ended, or no_leaks fails.
+            closing = asyncio.create_task(client.socket.close())
+            events = await client.until("response.done")
+            await closing
+        assert kinds(events)[-1] == "response.done"
+        assert events[-1]["response"]["output"][0]["content"][0]["text"] == "You said: one two."
 
 
 async def _leave(socket: ClientConnection, chance: random.Random) -> None:
     """Close the connection, or cut it."""
     if chance.random() < 0.5:
         socket.transport.abort()
-    closing = asyncio.create_task(socket.close())
+    closing = asyncio.create_task(socket.close(GOING_AWAY))
     with contextlib.suppress(websockets.ConnectionClosed):
         while True:  # a client that reads nothing does not see the Close
             await socket.recv()
