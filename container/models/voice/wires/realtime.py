@@ -131,7 +131,7 @@ class RealtimeStream:
             case messages.AudioCommit():
                 await self._turns.commit()
             case messages.AudioClear():
-                await self._turns.clear()
+                self._turns.clear()
                 await self._send(events.event("input_audio_buffer.cleared"))
             case messages.SessionUpdate():
                 await self._update(message)
