@@ -14,6 +14,7 @@ import h11
 from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.verdict import Broken
+from partway.protocol.limits import MAX_INTERIM_RESPONSES
 
 #: Seconds for an answer whose time no clause limits.
 PATIENCE: Final = 10.0
@@ -25,6 +26,8 @@ SLOWEST: Final = 1 << 20
 #: Most bytes of an answer's body, and most pieces: a piece costs more than a byte.
 MAX_BODY: Final = 16 << 20
 MAX_PIECES: Final = 100_000
+
+_INTERIM: Final = "send the answer after its interim responses (100 to 199), or send none of these"
 
 _READ = 1 << 16
 
@@ -101,8 +104,10 @@ class Link:
         """Read the next bytes; b"" at the end of the connection.
 
         Raises:
-            TimeoutError: nothing came.
+            TimeoutError: nothing came, or no time is left: bytes that always come end no wait.
         """
+        if timeout <= 0:
+            raise TimeoutError
         async with asyncio.timeout(timeout):
             try:
                 data = await self.reader.read(_READ)
@@ -208,7 +213,8 @@ async def read_answer(
         read: bytes of the answer that have been read already.
 
     Raises:
-        Broken: the answer is too long, or the connection ended before it.
+        Broken: the answer is too long, the connection ended before it, or only interim responses
+            came.
         h11.RemoteProtocolError: the answer is not HTTP.
         TimeoutError: the answer does not come in time.
     """
@@ -220,12 +226,12 @@ async def read_answer(
     head: h11.Response | None = None
     head_after = 0.0
     chunks: list[tuple[float, bytes]] = []
-    size = 0
+    size = interim = 0
     while True:
         event = parser.next_event()
         now = time.monotonic() - began
         if event is h11.NEED_DATA:
-            parser.receive_data(await link.read(max(0.0, timeout - now)))
+            parser.receive_data(await link.read(timeout - now))
         elif isinstance(event, h11.Response):
             if event.http_version not in (b"1.0", b"1.1"):
                 version = event.http_version.decode("ascii")
@@ -234,6 +240,14 @@ async def read_answer(
             raw = _response_head(event)
             what = f"the head of an answer, {event.status_code}"
             link.exchange.note("received", what, raw, len(raw))
+        elif isinstance(event, h11.InformationalResponse):
+            interim += 1
+            if interim > MAX_INTERIM_RESPONSES:
+                raise Broken(
+                    f"more than {MAX_INTERIM_RESPONSES} interim responses came, and no answer to "
+                    f"{method}; the last was {event.status_code}",
+                    _INTERIM,
+                )
         elif isinstance(event, h11.Data):
             chunks.append((now, bytes(event.data)))
             size += len(event.data)

@@ -297,7 +297,7 @@ async def _cut_one(trial: Trial, title: str) -> None:
         read = b""
         while b"data:" not in read and len(read) < _MAX_BEGINNING:
             try:
-                more = await link.read(max(0.0, deadline - time.monotonic()))
+                more = await link.read(deadline - time.monotonic())
             except TimeoutError:
                 raise Broken(f"{title}: no event came within {ANSWER_TIMEOUT:g} s") from None
             if not more:
