@@ -31,6 +31,7 @@ from partway.container.serving.server import ExchangeServer
 from partway.container.shutdown import Shutdown, ShutdownTimes
 from partway.log_lines import LogLine
 from partway.protocol.connections.tcp import watch_by_tcp
+from partway.protocol.http.targets import QUERY
 from partway.protocol.limits import LOGGED_CHARACTERS
 from partway.protocol.websocket.handshake import (
     AFTER_ANSWER,
@@ -240,10 +241,23 @@ class BridgeServer:
             raise UpgradeError(404, f"this path takes no streams: it must be one of {known}")
         return url
 
+    def _query(self, exchange: RuntimeExchange) -> str:
+        """Return the client's query, which the upstream gets byte for byte."""
+        query = exchange.query
+        fine = QUERY.match(query)
+        end = fine.end() if fine else 0
+        if end < len(query):
+            raise UpgradeError(
+                400,
+                f"the query has {query[end]!a} at place {end}; a query must be percent-encoded, as "
+                "in %20 for a blank and %23 for # (RFC 3986)",
+            )
+        return query
+
     async def _bridge(self, exchange: RuntimeExchange, key: str, url: ServerUrl) -> None:
         upgraded = await self._dialler.open(
             url,
-            exchange.query,
+            self._query(exchange),
             self._headers(exchange),
             tokens(", ".join(exchange.headers.getall("Sec-WebSocket-Protocol", []))),
         )
@@ -273,9 +287,7 @@ class BridgeServer:
         if self._settings.authorization:
             headers.append(("Authorization", self._settings.authorization))
         offers = exchange.headers.getall("Sec-WebSocket-Protocol", [])
-        texts = (exchange.path, exchange.query, *offers, *(value for _, value in headers))
+        texts = (*offers, *(value for _, value in headers))
         if not all(text.isascii() and text.isprintable() for text in texts):
-            raise UpgradeError(
-                400, "path, query, subprotocols and X-Amzn headers must be printable ASCII"
-            )
+            raise UpgradeError(400, "subprotocols and X-Amzn headers must be printable ASCII")
         return headers

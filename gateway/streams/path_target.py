@@ -7,11 +7,8 @@ from typing import Final
 from urllib.parse import unquote, unquote_to_bytes
 
 from partway.protocol.errors import InputValidationError
+from partway.protocol.http.targets import QUERY, SEGMENT
 
-#: A segment of a path, and a query (RFC 3986 §3.3, §3.4).
-_CHARACTERS: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-_SEGMENT: Final = re.compile(rf"{_CHARACTERS}+")
-_QUERY: Final = re.compile(rf"(?:{_CHARACTERS}|[/?])*")
 #: Servers behind the container's may decode a segment once more, and see another path.
 _HIDDEN: Final = re.compile(r"[/\\%\x00-\x1f\x7f]")
 
@@ -30,7 +27,7 @@ def container_target(path: str, query: str) -> str:
         InputValidationError: path or query violates RFC 3986, the path has dot segments, or it is
             not UTF-8.
     """
-    if not all(map(_is_segment, path.split("/"))) or not _QUERY.fullmatch(query):
+    if not all(map(_is_segment, path.split("/"))) or not QUERY.fullmatch(query):
         raise InputValidationError(
             "the container's path must be segments of UTF-8 without '.', '..' and encoded slashes, and "
             "path and query must be percent-encoded (RFC 3986)",
@@ -56,7 +53,7 @@ def raw_part(path: str, pattern: re.Pattern[str], group: str) -> str:
 
 
 def _is_segment(segment: str) -> bool:
-    if _SEGMENT.fullmatch(segment) is None:
+    if SEGMENT.fullmatch(segment) is None:
         return False
     try:
         name = unquote_to_bytes(segment).decode()

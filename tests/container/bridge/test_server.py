@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 # --- What the upstream is asked ------------------------------------------------------------------
 
 
-QUERY = "model=a+b&tag=1&tag=2&empty=&q=%2B%20"
+QUERY = "model=a+b&tag=1&tag=2&empty=&q=%2B%20%23&u=a:/?@b"
 
 
 @pytest.mark.clause("1.6-1")
@@ -53,8 +53,32 @@ async def test_path_and_query(asked: str, target: str) -> None:
     routes = ["v1/listen=ws://127.0.0.1:{port}/listen?key=1", "/v1/speak"]
     async with bridging(routes=routes) as bridge:
         _, model = await bridge.open(asked)
-        assert model.target == target
+        assert model.request.startswith(b"GET %s HTTP/1.1\r\n" % target.encode())
         assert model.header("Host") == f"127.0.0.1:{bridge.upstream.port}"
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (b"a=1#b=2", "'#' at place 3"),
+        (b'a="1"', "'\"' at place 2"),
+        (b"a=<1>", "'<' at place 2"),
+        (b"a=1|2", "'|' at place 3"),
+        (b"a=%2", "'%' at place 2"),
+        (b"a=\\", "'\\\\' at place 2"),
+    ],
+)
+async def test_a_query_that_a_server_might_read_otherwise_is_refused(
+    query: bytes, found: str
+) -> None:
+    async with bridging() as bridge:
+        request = upgrade_request(f"{STREAM}?QUERY").replace(b"QUERY", query)
+        refused = await bridge.request(request)
+        assert (refused.status, found in refused.body.decode()) == (400, True), refused
+        for raw in (b"a=1 b=2", b"a=1\x01", b"a=\xc3\xa9", b"a=1\tb"):
+            assert (await bridge.request(request.replace(query, raw))).status == 400
+        _, model = await bridge.open(f"{STREAM}?first=1")
+        assert model.request.startswith(b"GET /v1/realtime?first=1 HTTP/1.1\r\n")
 
 
 async def test_a_path_that_leads_nowhere() -> None:
