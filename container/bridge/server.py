@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from partway.container.activity import Activity
+from partway.container.bridge.credential_echo import shows_credential
 from partway.container.bridge.dialling import UpstreamDialler, UpstreamFailed
 from partway.container.bridge.health import is_healthy
 from partway.container.bridge.program import ProgramEnded, UpstreamProgram
@@ -220,19 +221,27 @@ class BridgeServer:
         except UpgradeError as error:
             exchange.refuse(error.status, error.reason, error.headers)
         except UpstreamFailed as failure:
-            _log.warning(
-                LogLine(
-                    "the upstream opened no stream",
-                    request_id=request_id(exchange.headers),
-                    upstream=str(url),
-                    status=failure.status,
-                    reason=(failure.detail or failure.reason)[:LOGGED_CHARACTERS],
-                )
+            self._fail(exchange, url, failure)
+
+    def _fail(self, exchange: RuntimeExchange, url: ServerUrl, failure: UpstreamFailed) -> None:
+        """Answer a request whose stream the upstream did not open."""
+        body, reason = failure.body, failure.detail or failure.reason
+        if body and shows_credential(body, self._settings.authorization):
+            body = None
+            reason += "; its body is not passed on, since it shows PARTWAY_UPSTREAM_AUTHORIZATION"
+        _log.warning(
+            LogLine(
+                "the upstream opened no stream",
+                request_id=request_id(exchange.headers),
+                upstream=str(url),
+                status=failure.status,
+                reason=reason[:LOGGED_CHARACTERS],
             )
-            if failure.body:
-                exchange.respond(failure.status, failure.body, {"Content-Type": TEXT})
-            else:
-                exchange.refuse(failure.status, failure.reason)
+        )
+        if body:
+            exchange.respond(failure.status, body, {"Content-Type": TEXT})
+        else:
+            exchange.refuse(failure.status, failure.reason)
 
     def _url(self, path: str) -> ServerUrl:
         url = self._settings.paths.get(path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -193,6 +195,54 @@ async def test_a_refused_upgrade(
         assert b"127.0.0.1" not in refused.body
         bridge.upstream.answer = switching
         await bridge.open()
+
+
+SECRET = "s3cret+of/the=upstream"
+
+
+@pytest.mark.parametrize(
+    ("status", "passes", "spelled"),
+    [
+        (401, False, lambda head: head.decode()),
+        (500, False, lambda head: json.dumps(dict(line.split(": ") for line in lines_of(head)))),
+        (400, False, lambda head: html.escape(head.decode())),
+        (400, False, lambda head: "x" * (2048 - len("authorization: bearer s3cret+o")) + lower(head)),
+        (401, True, lambda _: "no model s3cret of the Bearer"),
+    ],
+    ids=["raw", "JSON", "HTML", "cut", "another text"],
+)
+async def test_a_refusal_that_shows_the_credential_is_withheld(
+    status: int,
+    passes: bool,
+    spelled: Callable[[bytes], str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with bridging(authorization=f"Bearer {SECRET}") as bridge:
+        bridge.upstream.answer = lambda head: refusing(f"{status} No", spelled(head))(head)
+        refused = await bridge.request(upgrade_request(STREAM))
+        assert refused.status == status
+        own = b"the upstream refused the stream\n"
+        assert refused.body == (spelled(b"").encode() if passes else own)
+        why = "its body is not passed on, since it shows PARTWAY_UPSTREAM_AUTHORIZATION"
+        assert (why in caplog.text) is not passes
+        assert "s3cret" not in caplog.text
+
+
+def lines_of(head: bytes) -> list[str]:
+    return head.decode().rstrip().split("\r\n")[1:]
+
+
+def lower(head: bytes) -> str:
+    """The line with the credential, its name and scheme in lower case."""
+    (line,) = (each for each in lines_of(head) if each.startswith("Authorization: "))
+    return line.replace("A", "a").replace("B", "b")
+
+
+async def test_a_refusal_in_a_coding_is_withheld() -> None:
+    async with bridging() as bridge:
+        bridge.upstream.answer = refusing("400 No", "packed", "Content-Encoding: gzip")
+        refused = await bridge.request(upgrade_request(STREAM))
+        assert (refused.status, refused.body) == (400, b"the upstream refused the stream\n")
 
 
 async def test_an_upstream_that_does_not_answer_the_upgrade() -> None:
