@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
@@ -31,10 +32,8 @@ def _forms(authorization: str) -> set[bytes]:
     plain = secret.encode()
     forms = {plain, quote(secret, safe="").encode()}
     forms.update(base64.b64encode(each).rstrip(b"=") for each in (plain, authorization.encode()))
-    try:
+    with suppress(binascii.Error):
         forms.add(base64.b64decode(plain, validate=True))  # the user and password of Basic
-    except binascii.Error:
-        pass
     return forms - {b""}
 
 

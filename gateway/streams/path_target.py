@@ -29,8 +29,8 @@ def container_target(path: str, query: str) -> str:
     """
     if not all(map(_is_segment, path.split("/"))) or not QUERY.fullmatch(query):
         raise InputValidationError(
-            "the container's path must be segments of UTF-8 without '.', '..' and encoded slashes, and "
-            "path and query must be percent-encoded (RFC 3986)",
+            "the container's path must be segments of UTF-8 without '.', '..' and encoded slashes, "
+            "and path and query must be percent-encoded (RFC 3986)",
             "InvalidPath",
         )
     kept = [

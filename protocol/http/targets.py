@@ -1,7 +1,7 @@
 """The characters that parts of a request's target may have as they are sent (RFC 3986).
 
-A part is passed on as it came, so it must mean the same to each server: a raw ``#`` would end it for
-some, and a blank would end the request line.
+A part is passed on as it came, so it must mean the same to each server. A raw ``#`` would end it
+for some, and a blank would end the request line.
 """
 
 from __future__ import annotations

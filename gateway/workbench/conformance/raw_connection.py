@@ -233,21 +233,11 @@ async def read_answer(
         if event is h11.NEED_DATA:
             parser.receive_data(await link.read(timeout - now))
         elif isinstance(event, h11.Response):
-            if event.http_version not in (b"1.0", b"1.1"):
-                version = event.http_version.decode("ascii")
-                raise h11.RemoteProtocolError(f"HTTP/{version} was given; it must be HTTP/1.1")
+            _note_head(link, event)
             head, head_after = event, now
-            raw = _response_head(event)
-            what = f"the head of an answer, {event.status_code}"
-            link.exchange.note("received", what, raw, len(raw))
         elif isinstance(event, h11.InformationalResponse):
             interim += 1
-            if interim > MAX_INTERIM_RESPONSES:
-                raise Broken(
-                    f"more than {MAX_INTERIM_RESPONSES} interim responses came, and no answer to "
-                    f"{method}; the last was {event.status_code}",
-                    _INTERIM,
-                )
+            _check_interim(interim, event, method)
         elif isinstance(event, h11.Data):
             chunks.append((now, bytes(event.data)))
             size += len(event.data)
@@ -271,6 +261,23 @@ async def read_answer(
         head_after=head_after,
         after=time.monotonic() - began,
     )
+
+
+def _note_head(link: Link, event: h11.Response) -> None:
+    if event.http_version not in (b"1.0", b"1.1"):
+        version = event.http_version.decode("ascii")
+        raise h11.RemoteProtocolError(f"HTTP/{version} was given; it must be HTTP/1.1")
+    raw = _response_head(event)
+    link.exchange.note("received", f"the head of an answer, {event.status_code}", raw, len(raw))
+
+
+def _check_interim(count: int, event: h11.InformationalResponse, method: str) -> None:
+    if count > MAX_INTERIM_RESPONSES:
+        raise Broken(
+            f"more than {MAX_INTERIM_RESPONSES} interim responses came, and no answer to {method}; "
+            f"the last was {event.status_code}",
+            _INTERIM,
+        )
 
 
 def _response_head(event: h11.Response) -> bytes:

@@ -206,7 +206,11 @@ SECRET = "s3cret+of/the=upstream"
         (401, False, lambda head: head.decode()),
         (500, False, lambda head: json.dumps(dict(line.split(": ") for line in lines_of(head)))),
         (400, False, lambda head: html.escape(head.decode())),
-        (400, False, lambda head: "x" * (2048 - len("authorization: bearer s3cret+o")) + lower(head)),
+        (
+            400,
+            False,
+            lambda head: "x" * (2048 - len("authorization: bearer s3cret+o")) + lower(head),
+        ),
         (401, True, lambda _: "no model s3cret of the Bearer"),
     ],
     ids=["raw", "JSON", "HTML", "cut", "another text"],

@@ -544,7 +544,7 @@ async def test_interim_responses_without_an_end_are_no_answer() -> None:
 
 
 async def test_bytes_that_always_come_do_not_prolong_a_wait() -> None:
-    """What has arrived is read at once: without a look at the clock the reading goes on for ever."""
+    """Bytes that have arrived are read at once, so each read must look at the clock."""
     for data, waiting in (
         (EARLY, lambda link: raw_connection.read_answer(link, "GET", time.monotonic() - 5, 5)),
         (b"HTTP", lambda link: raw_stream.upgrade(link, "/", {}, timeout=0)),
