@@ -43,8 +43,7 @@ class HttpAnswer:
 
     Attributes:
         headers: names, in lower case, and values.
-        chunks: the pieces of the body as they came: seconds since the request, bytes.
-        head_after: seconds from the request to the response's head.
+        chunks: the pieces of the body, each with the number of the read that brought it.
         after: seconds from the request to the response's end.
     """
 
@@ -52,8 +51,7 @@ class HttpAnswer:
     reason: str
     headers: Mapping[str, str]
     body: bytes
-    chunks: tuple[tuple[float, bytes], ...]
-    head_after: float
+    chunks: tuple[tuple[int, bytes], ...]
     after: float
 
     @property
@@ -224,22 +222,21 @@ async def read_answer(
     if read:
         parser.receive_data(read)
     head: h11.Response | None = None
-    head_after = 0.0
-    chunks: list[tuple[float, bytes]] = []
-    size = interim = 0
+    chunks: list[tuple[int, bytes]] = []
+    size = interim = reads = 0
     while True:
         event = parser.next_event()
-        now = time.monotonic() - began
         if event is h11.NEED_DATA:
-            parser.receive_data(await link.read(timeout - now))
+            parser.receive_data(await link.read(began + timeout - time.monotonic()))
+            reads += 1
         elif isinstance(event, h11.Response):
             _note_head(link, event)
-            head, head_after = event, now
+            head = event
         elif isinstance(event, h11.InformationalResponse):
             interim += 1
             _check_interim(interim, event, method)
         elif isinstance(event, h11.Data):
-            chunks.append((now, bytes(event.data)))
+            chunks.append((reads, bytes(event.data)))
             size += len(event.data)
             if size > MAX_BODY:
                 raise Broken(f"the answer to {method} has more than {MAX_BODY} bytes")
@@ -258,7 +255,6 @@ async def read_answer(
         headers={name.decode(): value.decode("latin-1") for name, value in head.headers},
         body=b"".join(data for _, data in chunks),
         chunks=tuple(chunks),
-        head_after=head_after,
         after=time.monotonic() - began,
     )
 
