@@ -204,7 +204,7 @@ async def unbuffered(trial: Trial) -> None:
             )
         if _begins_before_its_end(answer):
             return
-    raise Broken(f"in each of {_TRIES} streamed answers the first event came together with the last")
+    raise Broken(f"in each of {_TRIES} streamed answers the first event came with the last")
 
 
 def _begins_before_its_end(answer: HttpAnswer) -> bool:
