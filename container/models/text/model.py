@@ -23,6 +23,11 @@ from partway.container.models.text.conversation_stream import ConversationStream
 from partway.container.models.text.generation_request import Ask, ask_of, prompt_of
 from partway.container.models.text.grammars import Grammars
 from partway.container.models.text.openai_answers import OpenAIAnswer, server_sent
+from partway.container.models.text.openai_completions import (
+    CompletionAsk,
+    TextAnswer,
+    completion_of,
+)
 from partway.container.models.text.output_constraints import Constraint
 from partway.container.models.text.prompts import Conversation, Prompts
 from partway.container.models.text.replies import TextReply
@@ -36,11 +41,9 @@ from partway.container.models.text.request_members import (
 )
 from partway.container.models.text.sampling_options import Sampling
 from partway.container.models.text.settings import Sample, TextSettings
-from partway.container.models.text.text_completions import (
-    CompletionAsk,
+from partway.container.models.text.tgi_inputs import (
     GeneratedAnswer,
-    TextAnswer,
-    completion_of,
+    InputsAsk,
     inputs_of,
     is_inputs,
 )
@@ -280,7 +283,7 @@ class Text(Model):
         before = (asked.ask.prompt or "") if asked.full_text else ""
         return await self._completed(asked, GeneratedAnswer(before))
 
-    async def _completed(self, asked: CompletionAsk, answer: OpenAIAnswer) -> Reply:
+    async def _completed(self, asked: CompletionAsk | InputsAsk, answer: OpenAIAnswer) -> Reply:
         self._note_ignored(asked.ignored)
         return await _reply(answer, await self._answer(asked.ask), as_events=asked.stream)
 

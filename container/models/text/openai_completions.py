@@ -1,7 +1,6 @@
-"""Completions of a plain prompt: OpenAI's ``/v1/completions``, and Hugging Face's ``inputs``.
+"""Completions of a plain prompt: OpenAI's ``/v1/completions``.
 
-https://platform.openai.com/docs/api-reference/completions, and the ``generate`` API of
-text-generation-inference, which SageMaker's own containers speak on ``/invocations``.
+https://platform.openai.com/docs/api-reference/completions
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from partway.container.models.generated_text import token_data, whole_answer
 from partway.container.models.openai_events import DONE, json_of
 from partway.container.models.text.chat_completions import (
     MAX_TOP_LOGPROBS,
@@ -26,7 +24,7 @@ from partway.container.models.text.request_members import (
     Members,
     Refused,
     flag_of,
-    string_of,
+    non_empty_string_of,
     whole_number_of,
 )
 from partway.container.models.text.sampling_options import IMPOSSIBLE, OPTIONS, sampling_of
@@ -38,19 +36,17 @@ _REFUSED: Final[Mapping[str, str]] = {
     "best_of": IMPOSSIBLE["n"],
     "suffix": "this model cannot insert text before a suffix; leave it out",
 }
-_PARAMETERS: Final = OPTIONS | {"max_new_tokens", "do_sample", "return_full_text", "details"}
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionAsk:
-    """A parsed request of either form.
+    """A parsed request.
 
     Attributes:
         ask: the generation request; its prompt is raw.
         stream: whether the answer is sent as events.
         include_usage: whether a last event counts tokens.
         model: the name that the client used; None if it gave none.
-        full_text: whether a whole answer begins with the prompt (``inputs`` alone).
         ignored: names of members that have no effect.
     """
 
@@ -58,13 +54,7 @@ class CompletionAsk:
     stream: bool = False
     include_usage: bool = False
     model: str | None = None
-    full_text: bool = False
     ignored: frozenset[str] = frozenset()
-
-
-def is_inputs(members: Members) -> bool:
-    """Whether a JSON body has the form of text-generation-inference."""
-    return "inputs" in members
 
 
 def completion_of(members: Members) -> CompletionAsk:
@@ -83,38 +73,11 @@ def completion_of(members: Members) -> CompletionAsk:
     top_logprobs = whole_number_of(members, "logprobs", 0, MAX_TOP_LOGPROBS)
     sampling = replace(sampling_of(members, limit_of(members)), top_logprobs=top_logprobs)
     return CompletionAsk(
-        Ask(prompt=_text("prompt", prompt), sampling=sampling, raw=True),
+        Ask(prompt=non_empty_string_of("prompt", prompt), sampling=sampling, raw=True),
         stream=stream,
         include_usage=stream and usage_is_wanted(members),
         model=model_of(members),
         ignored=frozenset(members) - _KNOWN,
-    )
-
-
-def inputs_of(members: Members) -> CompletionAsk:
-    """Parse ``{"inputs": "…", "parameters": {…}, "stream": …}``.
-
-    Raises:
-        Refused: ``inputs`` is not one string, or a parameter is out of range.
-    """
-    members = {name: value for name, value in members.items() if value is not None}
-    parameters = members.get("parameters", {})
-    if not isinstance(parameters, dict):
-        raise Refused("parameters: must be an object")
-    given = {name: value for name, value in parameters.items() if value is not None}
-    sampling = sampling_of(given, "max_new_tokens")
-    if not flag_of(given, "do_sample", default=True):
-        sampling = replace(sampling, temperature=0.0, top_p=None, top_k=None)
-    return CompletionAsk(
-        Ask(
-            prompt=_text("inputs", string_of("inputs", members.get("inputs"))),
-            sampling=sampling,
-            raw=True,
-        ),
-        stream=flag_of(members, "stream"),
-        full_text=flag_of(given, "return_full_text"),
-        ignored=(frozenset(members) - {"inputs", "parameters", "stream"})
-        | (frozenset(given) - _PARAMETERS),
     )
 
 
@@ -162,31 +125,3 @@ class TextAnswer:
             logprobs = self._token_names.lists_of(reply.take_scores())
         choice = {"index": 0, "text": text, "logprobs": logprobs}
         return {**choice, "finish_reason": finish_reason}
-
-
-class GeneratedAnswer:
-    """One answer in the form of text-generation-inference.
-
-    Args:
-        before: text that a whole answer begins with.
-    """
-
-    def __init__(self, before: str = "") -> None:
-        self._before = before
-
-    async def whole(self, reply: TextReply) -> bytes:
-        await reply.until_end()
-        return whole_answer(self._before + reply.text)
-
-    async def events(self, reply: TextReply) -> AsyncGenerator[bytes]:
-        """Yield an event for each piece of text; the last one also has the whole text."""
-        index = 0
-        async for piece in reply.pieces():
-            index += 1
-            yield token_data(piece, index, None if reply.finish is None else reply.text)
-
-
-def _text(name: str, text: str) -> str:
-    if not text:
-        raise Refused(f"{name}: must not be empty")
-    return string_of(name, text)
