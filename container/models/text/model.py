@@ -228,8 +228,9 @@ class Text(Model):
             sampling.top_logprobs,
             grammar,
         )
-        if not sample.is_usual and not self.engine.samples_rows:
-            raise Refused(f"{sampling.unusual()}: on this GPU all requests are sampled alike")
+        if not sample.fits_batch and not self.engine.samples_rows:
+            option = sampling.option_of_one_row()
+            raise Refused(f"{option}: on this GPU all requests are sampled alike")
         generation = self.engine.generate(tokens, most, sample)
         # A stop string would cut JSON short.
         stop = sampling.stop if sampling.constraint is None else ()

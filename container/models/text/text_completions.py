@@ -14,8 +14,8 @@ from partway.container.models.generated_text import token_data, whole_answer
 from partway.container.models.openai_events import DONE, json_of
 from partway.container.models.text.chat_completions import (
     MAX_TOP_LOGPROBS,
-    effective,
     limit_of,
+    members_with_effect,
     model_of,
     usage_is_wanted,
 )
@@ -78,7 +78,7 @@ def completion_of(members: Members) -> CompletionAsk:
     Raises:
         Refused: it has no prompt, several, or tokens; or a value out of range.
     """
-    members = effective(members, _REFUSED)
+    members = members_with_effect(members, _REFUSED)
     prompt = members.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1:
         (prompt,) = prompt
