@@ -21,6 +21,7 @@ from partway.container.models.text.chat_completions import ChatAsk, chat_of, is_
 from partway.container.models.text.chunk_stream import ChunkStream
 from partway.container.models.text.conversation_stream import ConversationStream
 from partway.container.models.text.generation_request import Ask, ask_of, prompt_of
+from partway.container.models.text.grammar_compiler import GrammarCompiler
 from partway.container.models.text.grammars import Grammars
 from partway.container.models.text.openai_answers import OpenAIAnswer, server_sent
 from partway.container.models.text.output_constraints import Constraint
@@ -111,12 +112,13 @@ class Text(Model):
         self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings, name))
         self._prompts = Prompts(loaded.tokenizer, self._engine.context)
         vocabulary = int(loaded.model.get_output_embeddings().weight.shape[0])
-        self._grammars = Grammars(loaded.tokenizer, vocabulary, loaded.ends)
+        self._compiler = GrammarCompiler(Grammars(loaded.tokenizer, vocabulary, loaded.ends))
         self._token_names = TokenNames(loaded.tokenizer)
         self._loaded_at = int(time.time())
 
     def unload(self) -> None:
         if self._engine is not None:
+            self._compiler.close()
             self._engine.close()
 
     def healthy(self) -> bool:
@@ -181,7 +183,9 @@ class Text(Model):
 
         Raises:
             Refused: the prompt is too long, or unsuitable for this model; or an option is.
-            Busy: too many replies are under way, or too many prompts wait to be tokenized.
+            Busy: too many replies are under way, or too many prompts wait to be tokenized, or
+                schemas to be compiled.
+            TooSlow: the prompt was not tokenized, or the schema not compiled, in time.
         """
         most = sampling.max_new_tokens or self._settings.max_new_tokens
         constraint = sampling.constraint
@@ -214,7 +218,7 @@ class Text(Model):
     async def _compiled(self, constraint: Constraint | None) -> Any:
         if constraint is None:
             return None
-        return await self.workers.run(self._grammars.compiled, constraint)
+        return await self._compiler.compiled(constraint)
 
     def _generated(
         self, tokens: list[int], most: int, sampling: Sampling, grammar: Any

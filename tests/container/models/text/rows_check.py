@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import jsonschema
 import pytest
 import torch
 
+from partway.container.models.text.grammars import Grammars
 from partway.container.models.text.model import Text
+from partway.container.models.text.output_constraints import Constraint
 from partway.container.testing import Served
 from tests.container.models.text.engine_check import until
 from tests.container.models.text.tiny import CHAT, make_chain
@@ -36,6 +39,7 @@ ARGUMENTS = {
     "required": ["a"],
     "additionalProperties": False,
 }
+TEXT = {"type": "string", "maxLength": 9}
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": ARGUMENTS}}
     for name in ("one", "two")
@@ -154,6 +158,46 @@ async def test_a_form_that_becomes_too_complex_is_its_request_s_trouble(noisy: C
     said = await noisy.refusal(response_format=form, temperature=2)
     assert said == "the answer's form is too complex for this place in it"
     assert await beside == await noisy.said(temperature=0, max_tokens=100)
+
+
+async def test_prompts_never_wait_for_schemas(
+    noisy: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More schemas than tokenizing threads are held; a plain prompt is answered beside them."""
+    begun, go_on = threading.Event(), threading.Event()
+    compiled = Grammars.compiled
+
+    def held(self: Grammars, constraint: Constraint) -> Any:
+        begun.set()
+        assert go_on.wait(20)
+        return compiled(self, constraint)
+
+    monkeypatch.setattr(Grammars, "compiled", held)
+    formed = [asyncio.create_task(noisy.choice(response_format=IN_SCHEMA)) for _ in range(4)]
+    try:
+        assert await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.wait_for(noisy.said(max_tokens=3), 15)
+        assert not any(task.done() for task in formed)
+    finally:
+        go_on.set()
+    for choice in await asyncio.gather(*formed):
+        jsonschema.validate(json.loads(choice["message"]["content"]), SCHEMA)
+
+
+async def test_a_schema_that_would_take_seconds_is_refused(noisy: Client) -> None:
+    """Each part multiplies the grammar; its text has two kilobytes."""
+    parts = [
+        {
+            "anyOf": [
+                {"properties": {f"{part}{at}": TEXT}, "required": [f"{part}{at}"]} for at in "abc"
+            ]
+        }
+        for part in range(6)
+    ]
+    schema = {"type": "object", "allOf": parts}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    said = await noisy.refusal(response_format=form)
+    assert said.startswith("response_format: cannot be compiled: grammar size (number of symbols)")
 
 
 async def test_without_llguidance(
