@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 import torch
 
+from partway.container.models.text import row_sampling
 from partway.container.models.text.grammars import Grammars
 from partway.container.models.text.model import Text
 from partway.container.models.text.output_constraints import Constraint
@@ -253,6 +254,30 @@ async def test_the_likeliest_of_one_is_the_likeliest(noisy: Client) -> None:
     assert await noisy.said(temperature=2, top_k=1, max_tokens=20) == greedy
     assert await noisy.said(temperature=2, top_p=1e-6, seed=1, max_tokens=20) == greedy
     assert await noisy.said(temperature=2, seed=1, max_tokens=20) != greedy
+
+
+@pytest.mark.parametrize("spread", [0.1, 2, 6])
+@pytest.mark.parametrize("size", [100, 2048, 8192])
+def test_a_nucleus_is_the_smallest_that_has_the_share(size: int, spread: float) -> None:
+    torch.manual_seed(0)
+    shares = (torch.randn(size) * spread).softmax(-1, dtype=torch.float64)
+    likeliest = sorted(shares.tolist(), reverse=True)
+    for share in (1e-9, 0.5, 0.9, 0.99999):
+        kept = row_sampling._nucleus(shares, share)
+        found = kept[kept > 0].sort(descending=True).values
+        assert found.tolist() == likeliest[: len(found)]
+        assert sum(likeliest[: len(found) - 1]) < share
+        assert sum(likeliest[: len(found)]) == pytest.approx(share) or float(kept.sum()) > share
+        assert torch.equal(kept[kept > 0], shares[kept > 0])  # each in its place
+
+
+def test_a_nucleus_among_few_tokens_needs_no_order_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.Tensor, "sort", lambda *_, **__: pytest.fail("all were sorted"))
+    torch.manual_seed(0)
+    shares = (torch.randn(8192) * 8).softmax(-1, dtype=torch.float64)
+    assert 0 < int((row_sampling._nucleus(shares, 0.5) > 0).sum()) < 2048
 
 
 async def test_probabilities_are_the_model_s(serve: Callable[..., Any], noise: Path) -> None:
