@@ -21,6 +21,7 @@ from partway.container.models.text.chat_completions import ChatAsk, chat_of, is_
 from partway.container.models.text.chunk_stream import ChunkStream
 from partway.container.models.text.conversation_stream import ConversationStream
 from partway.container.models.text.generation_request import Ask, ask_of, prompt_of
+from partway.container.models.text.grammar_compiler import GrammarCompiler
 from partway.container.models.text.grammars import Grammars
 from partway.container.models.text.openai_answers import OpenAIAnswer, server_sent
 from partway.container.models.text.openai_completions import (
@@ -114,12 +115,13 @@ class Text(Model):
         self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings, name))
         self._prompts = Prompts(loaded.tokenizer, self._engine.context)
         vocabulary = int(loaded.model.get_output_embeddings().weight.shape[0])
-        self._grammars = Grammars(loaded.tokenizer, vocabulary, loaded.ends)
+        self._compiler = GrammarCompiler(Grammars(loaded.tokenizer, vocabulary, loaded.ends))
         self._token_names = TokenNames(loaded.tokenizer)
         self._loaded_at = int(time.time())
 
     def unload(self) -> None:
         if self._engine is not None:
+            self._compiler.close()
             self._engine.close()
 
     def healthy(self) -> bool:
@@ -184,7 +186,9 @@ class Text(Model):
 
         Raises:
             Refused: the prompt is too long, or unsuitable for this model; or an option is.
-            Busy: too many replies are under way, or too many prompts wait to be tokenized.
+            Busy: too many replies are under way, or too many prompts wait to be tokenized, or
+                schemas to be compiled.
+            TooSlow: the prompt was not tokenized, or the schema not compiled, in time.
         """
         most = sampling.max_new_tokens or self._settings.max_new_tokens
         constraint = sampling.constraint
@@ -217,7 +221,7 @@ class Text(Model):
     async def _compiled(self, constraint: Constraint | None) -> Any:
         if constraint is None:
             return None
-        return await self.workers.run(self._grammars.compiled, constraint)
+        return await self._compiler.compiled(constraint)
 
     def _generated(
         self, tokens: list[int], most: int, sampling: Sampling, grammar: Any
@@ -231,8 +235,9 @@ class Text(Model):
             sampling.top_logprobs,
             grammar,
         )
-        if not sample.is_usual and not self.engine.samples_rows:
-            raise Refused(f"{sampling.unusual()}: on this GPU all requests are sampled alike")
+        if not sample.fits_batch and not self.engine.samples_rows:
+            option = sampling.option_of_one_row()
+            raise Refused(f"{option}: on this GPU all requests are sampled alike")
         generation = self.engine.generate(tokens, most, sample)
         # A stop string would cut JSON short.
         stop = sampling.stop if sampling.constraint is None else ()

@@ -12,13 +12,18 @@ from typing import Any, Final
 from partway.container.models.openai_events import DONE, json_of
 from partway.container.models.text.chat_completions import (
     MAX_TOP_LOGPROBS,
-    effective,
     limit_of,
+    members_with_effect,
     model_of,
     usage_is_wanted,
 )
 from partway.container.models.text.generation_request import Ask
-from partway.container.models.text.openai_answers import FinishReason, finish_reason, usage_members
+from partway.container.models.text.openai_answers import (
+    FinishReason,
+    finish_reason,
+    usage_members,
+    with_report,
+)
 from partway.container.models.text.replies import TextReply
 from partway.container.models.text.request_members import (
     Members,
@@ -28,7 +33,7 @@ from partway.container.models.text.request_members import (
     whole_number_of,
 )
 from partway.container.models.text.sampling_options import IMPOSSIBLE, OPTIONS, sampling_of
-from partway.container.models.text.token_scores import TokenNames
+from partway.container.models.text.token_scores import ListsReport, TokenNames
 
 _KNOWN: Final = OPTIONS | {"model", "prompt", "max_tokens", "logprobs", "stream", "stream_options"}
 _REFUSED: Final[Mapping[str, str]] = {
@@ -63,7 +68,7 @@ def completion_of(members: Members) -> CompletionAsk:
     Raises:
         Refused: it has no prompt, several, or tokens; or a value out of range.
     """
-    members = effective(members, _REFUSED)
+    members = members_with_effect(members, _REFUSED)
     prompt = members.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1:
         (prompt,) = prompt
@@ -102,26 +107,35 @@ class TextAnswer:
         self._token_names = token_names
 
     async def whole(self, reply: TextReply) -> bytes:
-        await reply.until_end()
-        choice = self._choice(reply.text, reply, finish_reason(reply))
-        return json_of({**self._head, "choices": [choice], "usage": usage_members(reply.usage)})
+        report = None if self._token_names is None else ListsReport(self._token_names)
+        async for _ in reply.pieces():
+            if report is not None:
+                report.add(reply.take_scores())
+        choice = _choice(reply.text, None, finish_reason(reply))
+        usage = usage_members(reply.usage)
+        data = json_of({**self._head, "choices": [choice], "usage": usage})
+        return data if report is None else with_report(data, report.parts())
 
     async def events(self, reply: TextReply) -> AsyncGenerator[bytes]:
         absent = {"usage": None} if self._include_usage else {}
         async for piece in reply.pieces():
             finish = finish_reason(reply) if reply.finish is not None else None
-            choice = self._choice(piece, reply, finish)
+            choice = _choice(piece, self._logprobs(reply), finish)
             yield json_of({**self._head, "choices": [choice], **absent})
         if self._include_usage:
             usage = usage_members(reply.usage)
             yield json_of({**self._head, "choices": [], "usage": usage})
         yield DONE
 
-    def _choice(
-        self, text: str, reply: TextReply, finish_reason: FinishReason | None
-    ) -> dict[str, Any]:
-        logprobs = None
-        if self._token_names is not None:
-            logprobs = self._token_names.lists_of(reply.take_scores())
-        choice = {"index": 0, "text": text, "logprobs": logprobs}
-        return {**choice, "finish_reason": finish_reason}
+    def _logprobs(self, reply: TextReply) -> dict[str, object] | None:
+        """Report the tokens that came since the last report."""
+        if self._token_names is None:
+            return None
+        return self._token_names.lists_of(reply.take_scores())
+
+
+def _choice(
+    text: str, logprobs: dict[str, object] | None, finish_reason: FinishReason | None
+) -> dict[str, Any]:
+    choice = {"index": 0, "text": text, "logprobs": logprobs}
+    return {**choice, "finish_reason": finish_reason}
