@@ -83,8 +83,9 @@ MAX_UTTERANCE: Final = 30.0
 #: and an interruption loses no more.
 PLAYBACK_AHEAD: Final = 0.5
 
-#: Silence allowed to a program that speaks, before its first audio and between two pieces.
-PROGRAM_SILENCE: Final = 10.0
+#: Silence allowed to a program that speaks, before its first audio and between two pieces. A long
+#: sentence takes Piper some seconds, and more on a busy machine.
+PROGRAM_SILENCE: Final = 30.0
 
 #: Time for such a program to load its voice.
 PROGRAM_START: Final = 60.0
