@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import random
 import time
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 import websockets
-from websockets.asyncio.client import ClientConnection
 
 from partway.container.errors import Busy, ModelError
 from partway.container.models.voice.engines.stub_hearing import StubHearing
@@ -22,12 +20,12 @@ from partway.container.models.voice.model import Voice
 from partway.container.testing import serving
 from tests.container.models.voice.sounds import tone
 from tests.container.models.voice.wires.realtime_client import (
-    GOING_AWAY,
     RATE,
     STUBS,
     Answering,
     RealtimeClient,
     audio_of,
+    cut_sessions,
     kinds,
     session,
 )
@@ -332,23 +330,17 @@ class TestInterruptions:
         assert error["event_id"] == "second"
 
     async def test_cuts_at_random_moments_leave_nothing_behind(self) -> None:
-        chance = random.Random(7)
         answers = Answering(LONG)
         voice = Voice(STUBS)
         async with serving(voice) as served:
             voice.engines = replace(voice.engines, answers=answers)
-            for _ in range(25):
-                async with served.stream("v1/realtime") as socket:
-                    client = RealtimeClient(socket)
-                    await client.configure(audio=TRANSCRIBED)
-                    await _at_random(client, chance)
-                    await _leave(socket, chance)
+            await cut_sessions(served, random.Random(7), 25)
+            await eventually(lambda: answers.closed == len(answers.asked))
             async with served.stream("v1/realtime") as socket:
                 client = RealtimeClient(socket)
                 await client.configure(output_modalities=["text"])
                 await client.tell("hello")
                 done = (await client.until("response.done"))[-1]["response"]
-            await eventually(lambda: answers.closed == len(answers.asked))
         assert done["status"] == "completed"
 
     async def test_a_client_that_ends_its_input_gets_its_answer(self) -> None:
@@ -360,35 +352,6 @@ class TestInterruptions:
             await closing
         assert kinds(events)[-1] == "response.done"
         assert events[-1]["response"]["output"][0]["content"][0]["text"] == "You said: one two."
-
-
-async def _leave(socket: ClientConnection, chance: random.Random) -> None:
-    """Close the connection, or cut it."""
-    if chance.random() < 0.5:
-        socket.transport.abort()
-    closing = asyncio.create_task(socket.close(GOING_AWAY))
-    with contextlib.suppress(websockets.ConnectionClosed):
-        while True:  # a client that reads nothing does not see the Close
-            await socket.recv()
-    await closing
-
-
-async def _at_random(client: RealtimeClient, chance: random.Random) -> None:
-    """Do a few things at random, and wait for the events of some."""
-    for _ in range(chance.randrange(1, 6)):
-        match chance.randrange(6):
-            case 0:
-                await client.send("response.create")
-            case 1:
-                await client.tell("hello")
-            case 2:
-                await client.say(0.4, chance.choice([0.0, 0.6]))
-            case 3:
-                await client.send("response.cancel")
-            case 4:
-                await client.send("input_audio_buffer.commit")
-            case 5:
-                await client.retrieve_nothing()
 
 
 class TestAnswers:
