@@ -560,7 +560,8 @@ class TestTranscription:
             await client.send("response.create")
             error = await client.refused()
         assert kinds(events)[2:] == HEARD
-        assert events[-1]["usage"] == {"type": "duration", "seconds": 1.1}
+        assert events[-1]["usage"]["type"] == "duration"
+        assert 0.8 <= events[-1]["usage"]["seconds"] <= 1.4  # with silence around it
         assert error["code"] == "invalid_session_type"
 
     async def test_two_sessions_do_not_disturb_each_other(self) -> None:
