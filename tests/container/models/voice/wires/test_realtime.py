@@ -243,7 +243,8 @@ class TestInterruptions:
         assert item["status"] == "incomplete"
         heard = item["content"][0]["transcript"]
         assert LONG.startswith(heard)
-        assert len(heard) < len(LONG) / 2
+        # The stub speaks a letter in 0.06 s: no word is kept whose audio was not sent.
+        assert len(heard.replace(" ", "")) * 0.06 <= len(audio_of(before)) / 2 / RATE
         messages = answers.asked[1]
         assert messages[0] == {"role": "user", "content": "hello"} if heard else True
         assert [each["content"] for each in messages if each["role"] == "assistant"] == (
