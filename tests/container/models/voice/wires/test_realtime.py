@@ -482,6 +482,12 @@ class TestFaults:
         assert failed["status_details"]["error"]["message"] == "the upstream is ill"
         assert after["status"] == "completed"
 
+    async def test_a_container_without_answers_says_so(self) -> None:
+        async with session(answers=None) as client:
+            await client.tell("hello")
+            response = (await client.until("response.done"))[-1]["response"]
+        assert "PARTWAY_VOICE_ANSWERS" in response["status_details"]["error"]["message"]
+
     async def test_a_busy_voice_is_named(self) -> None:
         class Full:
             rate, voices = RATE, ()
