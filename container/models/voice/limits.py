@@ -50,9 +50,6 @@ MAX_LISTENER_EVENTS: Final = 256
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
 
-#: Characters that wait until a client has them spoken: an hour of speech.
-MAX_SPOKEN_TEXT: Final = 50_000
-
 #: Functions that a session's model may call.
 MAX_TOOLS: Final = 128
 
