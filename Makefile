@@ -26,7 +26,7 @@ CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 lit
 STRANDS_PACKAGES := python3 -m venv strands && strands/bin/pip install 'strands-agents[openai,sagemaker]==1.62.0'
 # Clients of voices: pipecat takes an earlier SDK of AWS's than Deepgram's transport.
 VOICE_PACKAGES := python3.12 -m venv voice && voice/bin/pip install deepgram-sdk==7.17.0 deepgram-sagemaker==0.4.0 \
-	openai[realtime]==3.57.0 livekit-plugins-deepgram==1.8.9 livekit-plugins-openai==1.8.9
+	'openai[realtime]==3.57.0' livekit-plugins-deepgram==1.8.9 livekit-plugins-openai==1.8.9
 PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install \
 	'pipecat-ai[sagemaker,deepgram,openai]==1.14.0' aiobotocore==3.10.0
 
