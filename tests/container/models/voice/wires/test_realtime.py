@@ -117,13 +117,9 @@ class TestTurns:
         assert len({event["event_id"] for event in events}) == len(events)
         assert {event["item_id"] for event in events[:3]} == {events[3]["item"]["id"]}
         assert events[6]["transcript"] == "one two"
-        assert [
-            event["item"]["content"] for event in events if event["type"].endswith(".added")
-        ] == [
-            [{"type": "input_audio", "transcript": None}],
-            [],
-            [],
-        ]
+        added = [event["item"] for event in events if event["type"].endswith("item.added")]
+        unheard = [{"type": "input_audio", "transcript": None}]
+        assert [item["content"] for item in added] == [unheard, [], []]
         response = events[-1]["response"]
         assert response["status"] == "completed"
         assert response["output"][0]["content"] == [
