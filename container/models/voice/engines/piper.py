@@ -65,21 +65,26 @@ class Piper:
         self._own = threading.local()
         self._kept: set[_KeptProgram] = set()
         self._lock = threading.Lock()
-        for _ in self.speak("ready", SpeakingOptions()):
-            pass
+        self._is_unloaded = False
+        try:
+            for _ in self.speak("ready", SpeakingOptions()):
+                pass
+        except ModelError:
+            self.unload()
+            raise
 
     def unload(self) -> None:
-        """End all programs; called when no thread speaks."""
+        """End all programs, and with them the phrases that are being spoken; on any thread."""
         with self._lock:
+            self._is_unloaded = True
             kept, self._kept = self._kept, set()
         for program in kept:
-            program.kill()
+            program.end()
 
     def speak(self, text: str, options: SpeakingOptions) -> Iterator[Samples]:
         """Yield the audio of each sentence; speed and voice are those of the voice's files.
 
-        A phrase that is abandoned may end within ABANDONED_PHRASE seconds; then its program is
-        replaced.
+        An abandoned phrase has ABANDONED_PHRASE seconds to end. After that its program is replaced.
         """
         line = one_line(text)
         if not line:
@@ -98,8 +103,10 @@ class Piper:
         return program if program.running else self._replace(program)
 
     def _start(self) -> _KeptProgram:
-        program = self._own.program = _KeptProgram(self._command)
         with self._lock:
+            if self._is_unloaded:
+                raise ModelError("the voice is unloaded")
+            program = self._own.program = _KeptProgram(self._command)
             self._kept.add(program)
         return program
 
@@ -149,6 +156,9 @@ class _KeptProgram:
         except ModelError:
             return False
         return True
+
+    def end(self) -> None:
+        self._program.end()
 
     def kill(self) -> None:
         self._program.kill()

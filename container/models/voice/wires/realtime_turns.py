@@ -15,7 +15,7 @@ from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.limits import MAX_ITEM_TEXT
-from partway.container.models.voice.listener import Listener, ListenerOptions
+from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped
 from partway.container.models.voice.utterances import Final as UtteranceHeard
 from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
@@ -190,7 +190,7 @@ class _Ear:
         settings: SessionSettings,
     ) -> None:
         self._turns = turns
-        self.listener = Listener(hearing, turns.engines.turns, options)
+        self.listener = SpeechListener(hearing, turns.engines.turns, options)
         self._detection = settings.turn_detection
         self._is_reported = settings.transcribing is not None
         self.speaking: str | None = None
