@@ -40,7 +40,7 @@ def loaded(tmp_path, monkeypatch, started):
     yield load
     for engine in engines:
         engine.unload()
-    assert not any(program.running for program in started)
+    assert not any(program.running or program.is_open for program in started)
 
 
 def said(engine: Piper, text: str) -> str:
@@ -123,7 +123,7 @@ def test_unloading_ends_a_phrase(loaded, started):
             phrase.result(30)
         with pytest.raises(ModelError, match="the voice is unloaded"):
             thread.submit(said, engine, "next").result(30)
-    assert not any(program.running for program in started)
+    assert not any(program.running or program.is_open for program in started)
 
 
 @pytest.mark.parametrize(
