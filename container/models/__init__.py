@@ -14,10 +14,12 @@ MODELS: Mapping[str, str] = {
     "pca": "partway.container.models.pca:PCA",
     "speech": "partway.container.models.speech:Speech",
     "text": "partway.container.models.text.model:Text",
+    "voice": "partway.container.models.voice.model:Voice",
 }
 
 #: The settings of those that have some; their variables begin with ``PARTWAY_`` and the name.
 SETTINGS: Mapping[str, str] = {
     "chat": "partway.container.models.chat.settings:ChatSettings",
     "text": "partway.container.models.text.settings:TextSettings",
+    "voice": "partway.container.models.voice.settings:VoiceSettings",
 }

@@ -59,11 +59,11 @@ class Origin:
     def make(self) -> Loadable:
         """Create the model, without loading it."""
         kind = attrgetter(self.name)(importlib.import_module(self.module))
-        model = cast("Loadable", kind())
+        model = kind()
         settings = pickle.loads(self.settings)  # noqa: S301 (from the process that starts this one)
         if settings is not None:
             model.settings = settings
-        return model
+        return cast("Loadable", model)
 
 
 def main(pipe: Connection, origin: Origin) -> NoReturn:

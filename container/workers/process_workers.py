@@ -17,7 +17,7 @@ from partway.container.workers.child_process import ChildProcess
 from partway.container.workers.job_execution import Outcome
 from partway.container.workers.jobs import Job
 from partway.container.workers.pool import Pool
-from partway.container.workers.settings import Loadable
+from partway.container.workers.settings import Configurable, Loadable
 from partway.log_lines import LogLine, format_of_log
 
 _log = logging.getLogger("partway.container.workers")
@@ -204,8 +204,10 @@ class ProcessCrew:
     async def start(self, model_dir: Path) -> None:
         """Start the processes; each loads the model."""
         kind = type(self._model)
+        model, settings = self._model, None
         # A model without settings may have such an attribute for itself.
-        settings = None if kind.settings_type is None else self._model.settings
+        if isinstance(model, Configurable) and model.settings_type is not None:
+            settings = model.settings
         level = logging.getLogger().getEffectiveLevel()
         origin = Origin(
             *(kind.__module__, kind.__qualname__, model_dir, level, format_of_log()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
@@ -58,16 +58,21 @@ class Processes(WorkerSettings):
 
 
 class Loadable(Protocol):
-    """A :class:`~partway.container.model.Model`, as far as its workers use it.
+    """A :class:`~partway.container.model.Model`, as far as its workers use it."""
 
-    Attributes:
-        runs_on: its workers; None for one thread.
-        settings_type: the class of its settings; None if it has none.
-        settings: its settings, which each worker process gets too.
-    """
-
-    runs_on: ClassVar[Threads | Processes | None]
-    settings_type: ClassVar[type[Any] | None]
-    settings: Any
+    @property
+    def runs_on(self) -> Threads | Processes | None:
+        """Its workers; None for one thread."""
 
     def load(self, model_dir: Path) -> None: ...
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """A model that may have settings, which each worker process gets too."""
+
+    settings: Any
+
+    @property
+    def settings_type(self) -> type[Any] | None:
+        """The class of its settings; None if it has none."""

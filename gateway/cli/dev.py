@@ -24,7 +24,7 @@ from partway.gateway.gateway import Gateway
 from partway.gateway.settings import settings
 from partway.gateway.settings.settings import Settings
 from partway.gateway.workbench.dev.changes import Changes, WatchFailed
-from partway.gateway.workbench.dev.page import Page
+from partway.gateway.workbench.dev.page import Page, voice_page
 from partway.gateway.workbench.dev.supervisor import Supervisor
 from partway.log_lines import start_logging
 from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
@@ -111,7 +111,8 @@ async def develop(loaded: Settings, command: Command, changes: Changes | None, s
         shown: the model's name on the page.
     """
     (place,) = places(loaded.endpoints[0])
-    gateway = Gateway(loaded, further_routes=(Page(place.endpoint, shown).route,))
+    pages = (Page(place.endpoint, shown), voice_page(place.endpoint, shown))
+    gateway = Gateway(loaded, further_routes=tuple(each.route for each in pages))
     with contextlib.closing(Leash()) as leash:
         ready_line = f"listening on http://{place.container}"
         supervisor = Supervisor(command, ready_line, leash, changes, _say)

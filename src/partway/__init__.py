@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from partway.container import (
+        Batcher,
         Busy,
         Model,
         ModelError,
@@ -61,49 +62,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadMessage",
-    "Batch",
-    "Busy",
-    "ClientStream",
-    "Columns",
-    "CompletionState",
-    "ConnectionLost",
-    "Credentials",
-    "DataType",
-    "GatewayUnreachable",
-    "Model",
-    "ModelError",
-    "ModelStreamFailed",
-    "Opening",
-    "Outgoing",
-    "PartwayError",
-    "PayloadPart",
-    "PlatformStreamFailed",
-    "Processes",
-    "Reply",
-    "Request",
-    "Session",
-    "Settings",
-    "SparseRows",
-    "Stream",
-    "StreamClosed",
-    "StreamEnded",
-    "StreamRefused",
-    "SyncStream",
-    "Tabular",
-    "TabularModel",
-    "Threads",
-    "TooSlow",
-    "WorkerDied",
-    "Workers",
-    "__version__",
-    "connect",
-    "connect_sync",
-    "credentials_from_environment",
-    "reconnecting",
-    "request_route",
-    "route",
-]
+    "BadMessage", "Batch", "Batcher", "Busy", "ClientStream", "Columns", "CompletionState",
+    "ConnectionLost", "Credentials", "DataType", "GatewayUnreachable", "Model", "ModelError",
+    "ModelStreamFailed", "Opening", "Outgoing", "PartwayError", "PayloadPart",
+    "PlatformStreamFailed", "Processes", "Reply", "Request", "Session", "Settings",
+    "SparseRows", "Stream", "StreamClosed", "StreamEnded", "StreamRefused", "SyncStream", "Tabular",
+    "TabularModel", "Threads", "TooSlow", "WorkerDied", "Workers", "__version__", "connect",
+    "connect_sync", "credentials_from_environment", "reconnecting", "request_route", "route",
+]  # fmt: skip
 
 #: The modules of the names; all others are the container's.
 _HOMES: Final = {

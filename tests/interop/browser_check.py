@@ -47,18 +47,19 @@ new Promise((resolve) => {
 
 
 @contextmanager
-def running_chromium(directory: Path) -> Iterator[str]:
+def running_chromium(directory: Path, *more: str) -> Iterator[str]:
     """A headless Chromium; gives the address of its DevTools.
 
     Args:
         directory: for its files.
+        more: further flags.
     """
     program = shutil.which("chromium")
     assert program, "this check needs Chromium: apt-get install chromium"
     flags = [
         "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        "--remote-debugging-port=0", f"--user-data-dir={directory}",
+        "--remote-debugging-port=0", f"--user-data-dir={directory}", *more,
     ]  # fmt: skip
     browser = subprocess.Popen([program, *flags, "about:blank"], stderr=subprocess.PIPE, text=True)
     assert browser.stderr is not None

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -43,16 +44,19 @@ class Chat(Model):
 """
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The page of a ``partway dev`` with that model; gives its URL."""
-    project = tmp_path_factory.mktemp("project")
-    (project / "model.py").write_text(MODEL)
+@contextmanager
+def developing(project: Path, model: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Run ``partway dev`` in a folder; yield the URL of its page.
+
+    Args:
+        environment: further variables.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", "partway.gateway.cli.main", "dev", "model:Chat", "--port", "0"],
+        [sys.executable, "-m", "partway.gateway.cli.main", "dev", model, "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=project,
+        env=os.environ | environment,
     )
     assert process.stdout is not None
     try:
@@ -64,6 +68,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.kill()
         process.wait()
     assert process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page of a ``partway dev`` with that model; gives its URL."""
+    project = tmp_path_factory.mktemp("project")
+    (project / "model.py").write_text(MODEL)
+    with developing(project, "model:Chat", {}) as url:
+        yield url
 
 
 class Tab:
@@ -128,15 +141,22 @@ class Tab:
                 self.complaints.append(entry)
 
 
-@pytest.fixture
-def tab(chromium: str, page: str) -> Iterator[Tab]:
+@contextmanager
+def opened(chromium: str, page: str, ready: str) -> Iterator[Tab]:
+    """Open a page in a tab of its own; an expression is true once it is ready."""
     request = Request(f"http://{chromium}/json/new?{quote('about:blank')}", method="PUT")
     with urlopen(request, timeout=PATIENCE) as response:
         address = json.load(response)["webSocketDebuggerUrl"]
     with websockets.sync.client.connect(address, max_size=None) as socket:
         tab = Tab(socket)
         tab.ask("Page.navigate", url=page)
-        tab.until("document.readyState === 'complete' && document.querySelector('#send') !== null")
+        tab.until(f"document.readyState === 'complete' && {ready}")
+        yield tab
+
+
+@pytest.fixture
+def tab(chromium: str, page: str) -> Iterator[Tab]:
+    with opened(chromium, page, "document.querySelector('#send') !== null") as tab:
         yield tab
 
 

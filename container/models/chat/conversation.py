@@ -20,7 +20,7 @@ MAX_MESSAGE: Final = 256 * KIB
 MAX_REMEMBERED: Final = 4 * MAX_MESSAGE
 
 
-class Turns:
+class RememberedTurns:
     """The remembered turns of a conversation; a user's and the assistant's alternate.
 
     Some chat templates refuse others, so turns of one role in a row are joined.
@@ -56,7 +56,7 @@ class PlainConversation(Session[AsksUpstreams]):
     """
 
     async def opened(self) -> None:
-        self._turns = Turns(self.model.settings.max_turns)
+        self._turns = RememberedTurns(self.model.settings.max_turns)
 
     async def text(self, message: str) -> None:
         if await self.interrupt():

@@ -1,4 +1,4 @@
-"""The page of ``partway dev``: one file of HTML, served to browsers on this machine."""
+"""The pages of ``partway dev``: each is one file of HTML, served to browsers on this machine."""
 
 from __future__ import annotations
 
@@ -17,16 +17,27 @@ _ENDPOINT, _MODEL = "%ENDPOINT%", "%MODEL%"
 
 
 class Page:
-    """The operation that answers with the page.
+    """The operation that answers with a page.
 
     The page has no part from elsewhere. Its policy (CSP) lets the browser run only the page's own
     script, and connect only to the page's own origin.
+
+    Args:
+        endpoint: the endpoint's name.
+        model: the model's name.
+        file: the page's file in this package.
+        path: the page's path at the gateway.
+        scripts: a further source of scripts, for the policy.
     """
 
-    def __init__(self, endpoint: str, model: str) -> None:
-        text = (resources.files("partway.gateway.workbench.dev") / "page.html").read_text("utf-8")
+    def __init__(
+        self, endpoint: str, model: str, file: str = "page.html", path: str = "/", scripts: str = ""
+    ) -> None:
+        self._path = path
+        text = (resources.files("partway.gateway.workbench.dev") / file).read_text("utf-8")
+        allowed = f"'{_hash(text, 'script')}' {scripts}".strip()
         policy = (
-            f"default-src 'none'; script-src '{_hash(text, 'script')}'; "
+            f"default-src 'none'; script-src {allowed}; "
             f"style-src '{_hash(text, 'style')}'; img-src data:; connect-src 'self'; "
             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
@@ -45,8 +56,17 @@ class Page:
 
     @property
     def route(self) -> Route:
-        """The route of the page: ``/``, for anyone."""
-        return Route("Page", READING, re.compile("/"), self, Access.ANYONE)
+        """The route of the page, for anyone."""
+        return Route("Page", READING, re.compile(re.escape(self._path)), self, Access.ANYONE)
+
+
+def voice_page(endpoint: str, model: str) -> Page:
+    """Return the page with a microphone.
+
+    A part of its script runs beside the page, where sound is made. A browser takes such a part by
+    URL alone, and the page makes that URL, a ``blob:``, itself.
+    """
+    return Page(endpoint, model, "voice.html", "/voice", "blob:")
 
 
 def _hash(text: str, element: str) -> str:

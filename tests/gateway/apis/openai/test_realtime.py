@@ -25,11 +25,14 @@ PATH = f"/endpoints/{ENDPOINT}/openai/v1/realtime"
         (PATH, "/v1/realtime"),
         (f"{PATH}?model=a%20b&model=c+d&x", "/v1/realtime?model=a%20b&model=c+d&x"),
         (f"/endpoints/{ENDPOINT}/openai/v1?intent=t", "/v1/realtime?intent=t"),
+        (f"/endpoints/{ENDPOINT}/openai/v1/?model=m", "/v1/realtime?model=m"),
         (f"/endpoints/{ENDPOINT}/openai/v1/audio/x", "/v1/audio/x"),
         (f"/openai/v1/realtime?model={ENDPOINT}", "/v1/realtime?model="),
         (f"/openai/v1?model={ENDPOINT}&a=b", "/v1/realtime?model=&a=b"),
+        (f"/openai/v1/?model={ENDPOINT}", "/v1/realtime?model="),
     ],
 )
+@pytest.mark.clause("3-6")
 async def test_frames_pass_one_for_one(gateway_for, container, target, at_the_container):
     gateway = await gateway_for()
     client, model = await gateway.open("realtime", target)

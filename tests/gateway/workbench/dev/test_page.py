@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from partway.gateway.workbench.dev.page import Page
+from partway.gateway.workbench.dev.page import Page, voice_page
 from tests.wire.conftest import container, gateway_for
 
 __all__ = ["container", "gateway_for"]
@@ -23,10 +23,16 @@ class Answer:
         self.status, self.text, self.headers = status, body.decode(), headers
 
 
-async def answer(endpoint: str = "model", model: str = "model:Chat") -> Answer:
-    kept = Answer()
-    await Page(endpoint, model)(kept, {})
-    return kept
+@pytest.fixture(params=[Page, voice_page])
+def answer(request):
+    """What one of the pages answers."""
+
+    async def asked(endpoint: str = "model", model: str = "model:Chat") -> Answer:
+        kept = Answer()
+        await request.param(endpoint, model)(kept, {})
+        return kept
+
+    return asked
 
 
 def directives(page: Answer) -> dict[str, str]:
@@ -34,7 +40,7 @@ def directives(page: Answer) -> dict[str, str]:
     return dict(directive.strip().split(" ", 1) for directive in policy.split(";"))
 
 
-async def test_its_policy_allows_its_own_script_and_style_and_no_others():
+async def test_its_policy_allows_its_own_script_and_style_and_no_others(answer):
     page = await answer()
     allowed = directives(page)
     assert allowed["default-src"] == "'none'"
@@ -42,31 +48,32 @@ async def test_its_policy_allows_its_own_script_and_style_and_no_others():
     for element in ("script", "style"):
         (content,) = re.findall(rf"<{element}>(.*?)</{element}>", page.text, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        assert allowed[f"{element}-src"] == f"'sha256-{digest}'"
+        # The page with a microphone makes a URL of its own for the part that runs beside it.
+        assert allowed[f"{element}-src"].removesuffix(" blob:") == f"'sha256-{digest}'"
     for directive in ("base-uri", "form-action", "frame-ancestors"):
         assert allowed[directive] == "'none'"
     assert "unsafe" not in page.headers["Content-Security-Policy"]
 
 
-async def test_it_needs_nothing_from_elsewhere_and_no_inline_handlers():
+async def test_it_needs_nothing_from_elsewhere_and_no_inline_handlers(answer):
     class Tags(HTMLParser):
         def handle_starttag(self, tag, attrs):
             for name, value in attrs:
                 assert not name.startswith("on"), (tag, name)
                 assert name not in ("src", "action", "style"), (tag, name)
-                assert name != "href" or value == "data:,", (tag, value)
+                assert name != "href" or value in ("data:,", "/", "/voice"), (tag, value)
 
     page = await answer()
     Tags().feed(page.text)
     assert "//" not in re.sub(r" // .*|  //.*|^// .*", "", page.text, flags=re.MULTILINE)
 
 
-async def test_nothing_of_the_models_becomes_html():
+async def test_nothing_of_the_models_becomes_html(answer):
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(",
                          (await answer()).text)  # fmt: skip
 
 
-async def test_names_are_text():
+async def test_names_are_text(answer):
     page = await answer(model="<script>alert(1)</script>\"'")
     assert "<script>alert" not in page.text
     assert page.text.count(html.escape("<script>alert(1)</script>\"'")) == 2

@@ -1,0 +1,1 @@
+"""Adapters to engines; each imports its library when it loads."""

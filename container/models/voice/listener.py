@@ -1,0 +1,414 @@
+"""Listening to one stream: audio in, turns and texts out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from partway.container.errors import log_failure, reason_of
+from partway.container.models.voice.audio_formats import AudioFormat, AudioReader
+from partway.container.models.voice.hearing import Hearing
+from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
+from partway.container.models.voice.limits import (
+    MAX_LISTENER_EVENTS,
+    MAX_UNHEARD_UTTERANCES,
+    MAX_UTTERANCE,
+)
+from partway.container.models.voice.speech_turns import (
+    LongSilence,
+    Pause,
+    SpeechResumed,
+    SpeechStarted,
+    SpeechStopped,
+    TurnEnded,
+    TurnEvent,
+    TurnOptions,
+    TurnTaking,
+)
+from partway.container.models.voice.turn_detection import TurnDetection
+from partway.container.models.voice.utterances import (
+    AudioWindow,
+    Ending,
+    Final,
+    HearingFailed,
+    Interim,
+    ListenerEvent,
+    Utterance,
+    loudness,
+    quietest,
+)
+
+_log = logging.getLogger("partway.container.voice")
+
+_T = TypeVar("_T")
+
+#: Seconds of audio around an utterance that are heard with it.
+_LEAD = 0.3
+_TAIL = 0.4
+#: Seconds of audio that are kept while nobody speaks: a detector finds a begin only later.
+_KEPT = 1.5
+#: Seconds before a commit in which a word may be that no detector has found yet.
+_UNSURE = 1.0
+#: Samples above it (-41 dB of full scale) may be such a word.
+_AUDIBLE = 300.0
+#: Seconds before the limit in which a long utterance is cut, at its quietest place.
+_CUT_WITHIN = 5.0
+#: Seconds of an utterance until its first interim text, and between two of them.
+_FIRST_INTERIM = 0.6
+_INTERIM_EVERY = 1.0
+#: Bytes that are taken at a time; other tasks get a turn between two of them.
+_SLICE = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    """The wishes of a stream's client.
+
+    Attributes:
+        audio: the form of the audio.
+        hearing: the wishes for each utterance.
+        interims: whether texts of unfinished utterances are wanted.
+        endpointing: seconds of silence that end an utterance; None if only a commit ends one, and
+            nothing is said about speech.
+        eager: seconds of silence after which an utterance is heard before it is over; 0 for none.
+        patience: seconds of silence that end an utterance which sounds incomplete.
+        long_silence: seconds of silence that are reported after speech; 0 for none.
+    """
+
+    audio: AudioFormat
+    hearing: HearingOptions = field(default_factory=HearingOptions)
+    interims: bool = False
+    endpointing: float | None = 0.4
+    eager: float = 0.16
+    patience: float = 2.0
+    long_silence: float = 0.0
+
+    @property
+    def turns(self) -> TurnOptions:
+        return TurnOptions(self.endpointing, self.eager, self.patience, self.long_silence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The reason why an utterance could not be heard."""
+
+    reason: str
+
+
+_Heard = Transcript | _Failure
+
+
+@dataclass(slots=True)
+class _Unheard:
+    """An utterance that is over, with the task that hears it."""
+
+    utterance: Utterance
+    reason: Ending
+    text: asyncio.Task[_Heard]
+
+
+class SpeechListener:
+    """Listens to one stream, as an asynchronous context manager; leaving it gives up all hearing.
+
+    One task feeds audio, and one takes :meth:`events`. Texts come in the order of the utterances.
+    The begin and the end of speech are reported at once, before the texts of earlier utterances.
+
+    Attributes:
+        hearing_options: the wishes for later utterances; they may be replaced.
+    """
+
+    def __init__(self, hearing: Hearing, turns: TurnDetection, options: ListenerOptions) -> None:
+        self.hearing_options = options.hearing
+        self._hearing = hearing
+        self._detection = turns
+        self._manual = options.endpointing is None
+        self._interims = options.interims
+        self._reader = AudioReader(options.audio)
+        self._turns = TurnTaking(turns.detector(), options.turns)
+        self._window = AudioWindow()
+        self._number = 1  # of the utterance that is open, or comes next
+        self._begin: float | None = None  # of the open utterance's audio
+        self._taken_until = 0.0  # the end of the last utterance's audio
+        self._eager: asyncio.Task[_Heard] | None = None  # began at the last pause
+        self._interim: asyncio.Task[None] | None = None
+        self._interim_at = 0.0
+        self._unheard: deque[_Unheard | LongSilence] = deque()
+        self._events: deque[ListenerEvent] = deque()
+        self._ended = False
+        self._changed = asyncio.Event()  # there may be an event
+        self._room = asyncio.Event()  # there may be room for one
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    # --- The stream's input ----------------------------------------------------------------------
+
+    @property
+    def position(self) -> float:
+        """Seconds of audio that have come."""
+        return self._window.end
+
+    @property
+    def is_speaking(self) -> bool:
+        """Whether an utterance is open."""
+        return self._begin is not None
+
+    async def feed(self, data: bytes) -> None:
+        """Add audio in the stream's format; wait while too many utterances wait for their text."""
+        for begin in range(0, len(data), _SLICE):
+            if begin:
+                await asyncio.sleep(0)
+            await self._until_room()
+            self._take(self._reader.feed(data[begin : begin + _SLICE]))
+
+    async def commit(self) -> None:
+        """End the utterance now: exactly one text, or failure, will tell of the commit.
+
+        It waits while too many utterances wait for their text, as :meth:`feed` does.
+        """
+        await self._until_room()
+        if not self._over("commit", self._turns.commit()):
+            self._commit_nothing()
+
+    def clear(self) -> None:
+        """Drop the audio of the open utterance."""
+        self._turns.clear()
+        self._forget_open()
+        self._taken_until = self._window.end
+
+    async def end(self) -> None:
+        """End the audio: :meth:`events` ends after the text of the last utterance."""
+        await self._until_room()
+        self._take(self._reader.end())
+        self._over("end", self._turns.end())
+        self._ended = True
+        self._changed.set()
+
+    # --- Its output ------------------------------------------------------------------------------
+
+    async def events(self) -> AsyncIterator[ListenerEvent]:
+        """Yield what happens, until all is reported after :meth:`end`."""
+        while True:
+            while self._events:
+                event = self._events.popleft()
+                self._room.set()
+                yield event
+            if self._ended and not self._unheard:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    # --- Audio -----------------------------------------------------------------------------------
+
+    async def _until_room(self) -> None:
+        while (
+            len(self._unheard) >= MAX_UNHEARD_UTTERANCES or len(self._events) >= MAX_LISTENER_EVENTS
+        ):
+            self._room.clear()
+            await self._room.wait()
+
+    def _take(self, audio: Samples) -> None:
+        self._window.add(audio)
+        if self._manual:
+            self._begin = self._taken_until if self._window.end > self._taken_until else None
+        else:
+            for event in self._turns.feed(audio):
+                self._on(event)
+        if self._begin is not None and self._window.end - self._begin >= MAX_UTTERANCE:
+            self._cut(self._begin)
+        if self._interims and self._begin is not None:
+            self._want_interim(self._begin)
+        kept = self._window.end - _KEPT if self._begin is None else self._begin
+        self._window.drop_before(max(kept, self._taken_until) if self._manual else kept)
+
+    def _on(self, event: TurnEvent) -> None:
+        match event:
+            case SpeechStarted(at):
+                self._begin = max(at - _LEAD, self._taken_until, self._window.start)
+                self._interim_at = self._begin + _FIRST_INTERIM - _INTERIM_EVERY
+                self._emit(event)
+            case SpeechResumed():
+                self._give_up_eager()
+            case Pause(at):
+                self._pause(at)
+            case SpeechStopped():
+                self._emit(event)
+            case TurnEnded(_, end):
+                self._finish(min(end + _TAIL, self._window.end), "endpoint")
+            case LongSilence():
+                self._unheard.append(event)
+                self._settle()
+
+    def _pause(self, at: float) -> None:
+        """Hear an utterance that may be over, and judge whether it is."""
+        if self._begin is None:
+            return
+        self._give_up_eager()
+        utterance = self._utterance(self._begin, min(at + _TAIL, self._window.end))
+        self._eager = self._spawn(self._hear_eagerly(utterance))
+        self._spawn(self._judge(utterance))
+
+    def _over(self, reason: Ending, events: list[TurnEvent]) -> bool:
+        """End the open utterance at this moment; return False if there is none."""
+        now = self._window.end
+        for event in events:
+            if isinstance(event, SpeechStopped):
+                self._emit(event)
+        if self._begin is None:
+            if self._manual or not self._may_have_missed_a_word():
+                return False
+            self._begin = max(now - _UNSURE, self._taken_until, self._window.start)
+        if self._eager is not None and self._is_audible(self._turns.judged):
+            self._give_up_eager()  # somebody may have gone on
+        self._finish(now, reason)
+        return True
+
+    def _may_have_missed_a_word(self) -> bool:
+        return self._is_audible(max(self._turns.judged - 0.1, self._taken_until))
+
+    def _is_audible(self, since: float) -> bool:
+        audio = self._window.between(since, self._window.end)
+        return len(audio) > 0 and loudness(audio) > _AUDIBLE
+
+    def _commit_nothing(self) -> None:
+        """Report a commit with the last text that is not reported yet, or with an empty one."""
+        last = next((each for each in reversed(self._unheard) if isinstance(each, _Unheard)), None)
+        if last is not None and last.reason in ("endpoint", "cut"):
+            last.reason = "commit"
+            return
+        now = self._window.end
+        self._begin = now
+        self._finish(now, "commit")
+
+    def _cut(self, begin: float) -> None:
+        latest = begin + MAX_UTTERANCE
+        earliest = latest - _CUT_WITHIN
+        cut = earliest + quietest(self._window.between(earliest, latest))
+        self._finish(cut, "cut")
+        self._begin = cut
+
+    # --- Texts -----------------------------------------------------------------------------------
+
+    def _utterance(self, begin: float, end: float) -> Utterance:
+        return Utterance(self._number, begin, self._window.between(begin, end))
+
+    def _finish(self, end: float, reason: Ending) -> None:
+        """Hear the open utterance, which ends at ``end``."""
+        assert self._begin is not None, "an utterance is open"
+        utterance = self._utterance(self._begin, end)
+        text = self._spawn(self._hear_finally(utterance, self._eager))
+        self._eager = None  # the task above has it
+        self._forget_open()
+        self._taken_until = end
+        self._number += 1
+        self._unheard.append(_Unheard(utterance, reason, text))
+        text.add_done_callback(lambda _: self._settle())
+
+    def _forget_open(self) -> None:
+        self._begin = None
+        self._give_up_eager()
+        if self._interim is not None:
+            self._interim.cancel()
+            self._interim = None
+
+    def _give_up_eager(self) -> None:
+        if self._eager is not None:
+            self._eager.cancel()
+            self._eager = None
+
+    def _want_interim(self, begin: float) -> None:
+        """Hear the open utterance so far, unless there is other work to do."""
+        now = self._window.end
+        idle = self._interim is None and self._eager is None and not self._unheard
+        if now - self._interim_at >= _INTERIM_EVERY and idle and self._hearing.is_idle:
+            self._interim_at = now
+            self._interim = self._spawn(self._hear_interim(self._utterance(begin, now)))
+
+    async def _hear_interim(self, utterance: Utterance) -> None:
+        self._report_interim(utterance, await self._hear(utterance))
+        self._interim = None
+
+    async def _hear_eagerly(self, utterance: Utterance) -> _Heard:
+        text = await self._hear(utterance)
+        if self._interims:
+            self._report_interim(utterance, text)
+        return text
+
+    def _report_interim(self, utterance: Utterance, text: _Heard) -> None:
+        if isinstance(text, Transcript) and text.text and utterance.id == self._number:
+            self._emit(Interim(utterance, text))
+
+    async def _hear_finally(
+        self, utterance: Utterance, eager: asyncio.Task[_Heard] | None
+    ) -> _Heard:
+        """Return the text that was heard eagerly, or hear it now."""
+        if eager is not None:
+            text = await eager
+            if isinstance(text, Transcript):
+                return text
+        return await self._hear(utterance)
+
+    async def _hear(self, utterance: Utterance) -> _Heard:
+        try:
+            return await self._hearing.transcribe(utterance.audio, self.hearing_options)
+        except Exception as error:
+            log_failure(_log, "hearing", error)
+            return _Failure(reason_of(error))
+
+    async def _judge(self, utterance: Utterance) -> None:
+        """Judge whether the turn is complete, unless it has ended or goes on meanwhile."""
+        eager = self._eager
+        try:
+            complete = await self._detection.is_complete(utterance.audio)
+        except Exception as error:
+            log_failure(_log, "turn detection", error)
+            return
+        if self._eager is eager and utterance.id == self._number:
+            self._turns.judge(complete=complete)
+
+    def _settle(self) -> None:
+        """Report all texts that are known, in order."""
+        while self._unheard:
+            first = self._unheard[0]
+            if isinstance(first, LongSilence):
+                self._unheard.popleft()
+                self._emit(first)
+                continue
+            if not first.text.done() or first.text.cancelled():
+                return
+            self._unheard.popleft()
+            text = first.text.result()
+            if isinstance(text, Transcript):
+                self._emit(Final(first.utterance, text, first.reason))
+            else:
+                self._emit(HearingFailed(first.utterance, text.reason, first.reason))
+        self._room.set()
+        self._changed.set()
+
+    def _emit(self, event: ListenerEvent) -> None:
+        self._events.append(event)
+        self._room.set()
+        self._changed.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,113 @@
+"""The model class of ``voice``: its paths, and the engines behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from partway.container.errors import ModelError
+from partway.container.model import Model, Opening, Reply, Request, request_route, route
+from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.speech_formats import read_speech_query
+from partway.container.models.voice.speech_requests import answer_speech
+from partway.container.models.voice.transcription_requests import Transcriptions
+from partway.container.models.voice.wires.default_path import DefaultPath
+from partway.container.models.voice.wires.listen import ListenStream
+from partway.container.models.voice.wires.listen_query import ListenQuery
+from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
+from partway.container.models.voice.wires.speak import SpeakStream
+from partway.container.models.voice.wires.speak_request import answer_speak
+from partway.container.stream import Stream
+
+#: The paths of streams, and the settings of the engines that each needs.
+_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "v1/listen": ("hears",),
+    "v1/speak": ("speaks",),
+}
+
+
+class Voice(Model):
+    """Speech in, speech out.
+
+    Args:
+        settings: the model's settings; by default from the environment.
+
+    Attributes:
+        engines: the engines, from :meth:`load` on.
+    """
+
+    settings_type = VoiceSettings
+    settings: VoiceSettings
+    engines: Engines
+
+    def __init__(self, settings: VoiceSettings | None = None) -> None:
+        if settings is not None:
+            self.settings = settings
+
+    def load(self, model_dir: Path) -> None:
+        """Load the engines that the settings name.
+
+        Raises:
+            ValueError: a setting names no engine.
+        """
+        self.engines = Engines.load(self.settings, model_dir)
+        self._transcriptions = Transcriptions(self.engines)
+
+    def unload(self) -> None:
+        self.engines.close()
+
+    def healthy(self) -> bool:
+        if (reason := self.engines.trouble()) is not None:
+            raise ModelError(reason)
+        return True
+
+    async def admit(self, opening: Opening) -> None:
+        """Refuse a path whose engine is not configured, and a query that is not understood."""
+        needs = _NEEDS.get(opening.path, ())
+        if opening.path == "v1/realtime":
+            needs = realtime_needs(opening.query, self.engines)
+        self.engines.need(opening.path, *needs)
+        if opening.path == "v1/speak":
+            read_speech_query(opening.query)
+        if opening.path == "v1/listen":
+            ListenQuery.read(opening.query, self.engines.settings)
+
+    # --- Streams ---------------------------------------------------------------------------------
+
+    async def stream(self, stream: Stream) -> None:
+        """Serve the dialect that the first message chooses."""
+        await DefaultPath(stream, self.engines).run()
+
+    @route("v1/realtime")
+    async def realtime(self, stream: Stream) -> None:
+        """Hold a conversation by OpenAI's Realtime API, or transcribe."""
+        await RealtimeStream(stream, self.engines).run()
+
+    @route("v1/speak")
+    async def speak(self, stream: Stream) -> None:
+        """Turn text into speech."""
+        await SpeakStream(stream, self.engines).run()
+
+    @route("v1/listen")
+    async def listen(self, stream: Stream) -> None:
+        """Turn speech into text."""
+        await ListenStream(stream, self.engines).run()
+
+    # --- Requests --------------------------------------------------------------------------------
+
+    @request_route("v1/audio/transcriptions")
+    async def audio_transcriptions(self, request: Request) -> Reply:
+        """Turn the speech of a file into text."""
+        return await self._transcriptions.answer(request)
+
+    @request_route("v1/audio/speech")
+    async def audio_speech(self, request: Request) -> Reply:
+        """Turn the text of a request into speech."""
+        return await answer_speech(request, self.engines)
+
+    @request_route("v1/speak")
+    async def speak_request(self, request: Request) -> Reply:
+        """Turn the text of a request into speech, in Deepgram's form."""
+        return await answer_speak(request, self.engines)

@@ -1,0 +1,205 @@
+"""Requests for speech in the form of OpenAI's API.
+
+https://platform.openai.com/docs/api-reference/audio/createSpeech
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from partway.container.errors import ModelError
+from partway.container.model import Reply, Request
+from partway.container.models.chat.json_objects import object_of
+from partway.container.models.openai_events import EVENT_STREAM, JSON, json_of, server_sent_event
+from partway.container.models.voice.audio_formats import AudioFormat
+from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.interfaces import SpeakingOptions
+from partway.container.models.voice.limits import (
+    MAX_SPEECH_BODY,
+    MAX_SPEECH_INPUT,
+    MAX_WHOLE_WAV,
+)
+from partway.container.models.voice.speaking import Speaking
+from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, encoder
+from partway.container.models.voice.speech_formats import speed_of
+from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
+from partway.container.models.voice.wav_header import wav_header
+from partway.log_lines import LogLine
+from partway.protocol.openai.errors import error_body
+
+_log = logging.getLogger("partway.container.voice")
+
+PATH: Final = "v1/audio/speech"
+
+#: OpenAI's format of all answers: 24 kHz, one channel.
+_AUDIO: Final = AudioFormat("linear16", 24_000)
+_FORMATS: Final = ("pcm", "wav", *COMPRESSED)
+_STREAMS: Final = ("audio", "sse")
+_KNOWN: Final = frozenset(
+    {"input", "model", "voice", "response_format", "speed", "stream_format", "language"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechRequest:
+    """A parsed request.
+
+    Attributes:
+        format: the name of a format; empty if the client names none.
+        stream: ``audio`` or ``sse``; empty if the client names none.
+        ignored: names of members without effect.
+    """
+
+    text: str
+    options: SpeakingOptions = field(default_factory=SpeakingOptions)
+    format: str = ""
+    stream: str = ""
+    ignored: tuple[str, ...] = ()
+
+
+def read_speech_request(body: bytes) -> SpeechRequest:
+    """Read a request's body.
+
+    Raises:
+        ModelError: the body is not such a request; the status is 400 or 413.
+    """
+    if len(body) > MAX_SPEECH_BODY:
+        raise ModelError(
+            f"the body has {len(body)} bytes; it must have at most {MAX_SPEECH_BODY}", status=413
+        )
+    members = object_of(body)
+    if members is None:
+        raise ModelError("the body must be a JSON object", status=400)
+    text = _string(members, "input")
+    if not 1 <= len(text) <= MAX_SPEECH_INPUT:
+        raise ModelError(
+            f"input has {len(text)} characters; it must have 1 to {MAX_SPEECH_INPUT}", status=400
+        )
+    voice = members.get("voice")
+    if isinstance(voice, dict):  # OpenAI's form of a voice of one's own
+        members = {**members, "voice": voice.get("id")}
+    speed = members.get("speed")
+    options = SpeakingOptions(
+        voice=_string(members, "voice"),
+        speed=1.0 if speed is None else speed_of(speed),
+        language=_string(members, "language"),
+    )
+    return SpeechRequest(
+        text=text,
+        options=options,
+        format=_one_of(members, "response_format", _FORMATS),
+        stream=_one_of(members, "stream_format", _STREAMS),
+        ignored=tuple(sorted(members.keys() - _KNOWN)),
+    )
+
+
+async def answer_speech(request: Request, engines: Engines) -> Reply:
+    """Answer a request; an error has OpenAI's form."""
+    try:
+        engines.need(PATH, "speaks")
+        assert engines.speaking is not None
+        asked = read_speech_request(await request.read())
+        if asked.ignored:
+            names = ", ".join(asked.ignored)[:200]
+            _log.info(LogLine("members of a request are ignored", path=PATH, names=names))
+        return await _answer(asked, engines.speaking)
+    except ModelError as error:
+        return Reply(error_body(error.reason, error.status), JSON, status=error.status)
+
+
+async def _answer(asked: SpeechRequest, speaking: Speaking) -> Reply:
+    """Begin to speak, so that an early failure still has a status of its own."""
+    program = encoder()
+    format_name = asked.format or ("mp3" if program else "wav")
+    compressed = COMPRESSED.get(format_name)
+    audio = spoken_audio(speaking, asked.text, asked.options, _AUDIO)
+    if compressed is not None:
+        if program is None:
+            raise ModelError(
+                f"response_format is {format_name!r}, which needs ffmpeg, and it is not installed "
+                "here; it must be pcm or wav",
+                status=400,
+            )
+        audio = encoded(program, audio, _AUDIO, compressed)
+        content_type = compressed.content_type
+    else:
+        content_type = f"audio/{format_name}"
+        if format_name == "wav" and not asked.stream:
+            return await _wav(audio)
+        if format_name == "wav":
+            audio = in_wav(audio, _AUDIO)
+    begun = await BegunAudio.begin(audio)
+    if asked.stream == "sse":
+        return Reply(SpeechEvents(begun), EVENT_STREAM)
+    return Reply(begun, content_type)
+
+
+async def _wav(audio: AsyncGenerator[bytes]) -> Reply:
+    """Return a whole file, or a long one as it comes."""
+    pieces, size = [], 0
+    async for data in audio:
+        pieces.append(data)
+        size += len(data)
+        if size > MAX_WHOLE_WAV:
+            begun = wav_header(_AUDIO, None) + b"".join(pieces)
+            return Reply(BegunAudio(begun, audio), "audio/wav")
+    return Reply(wav_header(_AUDIO, size) + b"".join(pieces), "audio/wav")
+
+
+class SpeechEvents(AsyncIterator[bytes]):
+    """Audio as server-sent events; an error after the first of them is an event too.
+
+    Args:
+        audio: closed with this.
+    """
+
+    def __init__(self, audio: BegunAudio) -> None:
+        self._audio = audio
+        self._has_ended = False
+
+    async def __anext__(self) -> bytes:
+        if self._has_ended:
+            raise StopAsyncIteration
+        try:
+            data = await anext(self._audio)
+        except StopAsyncIteration:
+            self._has_ended = True
+            return _event("speech.audio.done", usage=_USAGE)
+        except ModelError as error:  # the head has been sent
+            self._has_ended = True
+            return server_sent_event(error_body(error.reason, error.status))
+        return _event("speech.audio.delta", audio=base64.b64encode(data).decode())
+
+    async def aclose(self) -> None:
+        await self._audio.aclose()
+
+
+#: No engine here counts tokens; OpenAI's clients need the members.
+_USAGE: Final = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+
+
+def _event(kind: str, **members: Any) -> bytes:
+    return server_sent_event(json_of({"type": kind, **members}))
+
+
+def _string(members: Mapping[str, Any], name: str) -> str:
+    """Return a member that is a string; empty if it is absent."""
+    value = members.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ModelError(f"{name} is {ascii(value)[:40]}; it must be a string", status=400)
+    return value
+
+
+def _one_of(members: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
+    value = _string(members, name)
+    if value and value not in known:
+        raise ModelError(
+            f"{name} is {ascii(value)[:40]}; it must be one of {', '.join(known)}", status=400
+        )
+    return value

@@ -1,0 +1,1 @@
+"""The protocols of voice clients, one class for each."""

@@ -1,0 +1,179 @@
+"""NVIDIA's dialect for speaking: synthesis as its speech NIMs serve it.
+
+``input_text.append`` adds text, and ``commit`` has it spoken. ``done`` is answered by
+``conversation.item.speech.completed``, after the last audio of the text before it.
+
+https://docs.nvidia.com/nim/riva/tts/latest/realtime-tts.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, Self
+
+from partway.container.errors import ModelError
+from partway.container.models.voice.audio_formats import (
+    LEAST_RATE,
+    MOST_RATE,
+    AudioFormat,
+    AudioWriter,
+)
+from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.interfaces import SpeakingOptions
+from partway.container.models.voice.limits import MAX_UNSPOKEN
+from partway.container.models.voice.wires.dialects import unknown_type
+from partway.container.models.voice.wires.realtime_events import event
+from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
+from partway.container.models.voice.wires.realtime_messages import ClientEvent, event_of
+from partway.container.stream import Stream
+
+_UPDATE: Final = "synthesize_session.update"
+_KNOWN: Final = (
+    *(_UPDATE, "input_text.append", "input_text.commit", "input_text.done", "session.end"),
+)
+#: The rate of a session that names none.
+_USUAL_RATE: Final = 22_050
+#: Bytes of audio in an event.
+_MOST_AUDIO: Final = 24_000
+#: Texts that wait to be spoken; the input of a client that commits more waits.
+_MOST_WAITING: Final = 16
+
+
+class NvidiaSpeaking:
+    """One stream.
+
+    Args:
+        first: the client's first message.
+
+    Raises:
+        ModelError: no engine speaks.
+        RealtimeFault: the session is refused.
+    """
+
+    def __init__(self, stream: Stream, engines: Engines, first: ClientEvent) -> None:
+        engines.need("synthesis", "speaks")
+        assert engines.speaking is not None
+        self._stream = stream
+        self._speaking = engines.speaking
+        self._first = first
+        self._voice = _Voice.of(first.members.inner("session"))
+        self._text = ""
+        #: Texts to speak, each with its voice; None for the end of an utterance.
+        self._waiting: asyncio.Queue[tuple[str, _Voice] | None] = asyncio.Queue(_MOST_WAITING)
+
+    async def run(self, messages: AsyncIterator[str | bytes]) -> None:
+        """Serve the stream until its input ends; all text is spoken.
+
+        After ``session.end`` the client takes no more audio.
+        """
+        conversation = {"id": f"conv_{self._stream.id}"}
+        await self._stream.send(event("conversation.created", conversation=conversation))
+        async with asyncio.TaskGroup() as group:
+            speaking = group.create_task(self._speak_all())
+            await self._take(self._first)
+            if await self._take_all(messages):
+                await self._waiting.join()
+            speaking.cancel()
+
+    async def _take_all(self, messages: AsyncIterator[str | bytes]) -> bool:
+        """Take messages until the input ends; return False if the client has ended the session."""
+        async for raw in messages:
+            try:
+                message = event_of(raw)
+                if message.kind == "session.end":
+                    return False
+                await self._take(message)
+            except RealtimeFault as fault:
+                await self._refuse("invalid_request_error", fault.code, fault.message)
+        await self._commit()
+        return True
+
+    async def _take(self, message: ClientEvent) -> None:
+        match message.kind:
+            case "input_text.append":
+                self._append(message.members)
+            case "input_text.commit":
+                await self._commit()
+                await self._stream.send(event("input_text.committed"))
+            case "input_text.done":
+                await self._commit()
+                await self._waiting.put(None)
+            case "synthesize_session.update":
+                self._voice = _Voice.of(message.members.inner("session"))
+                session = message.members.value("session") or {}
+                await self._stream.send(event("synthesize_session.updated", session=session))
+            case _:
+                raise unknown_type(message, _KNOWN)
+
+    def _append(self, members: Members) -> None:
+        text = self._text + members.needed("text")
+        if len(text) > MAX_UNSPOKEN:
+            raise RealtimeFault(
+                f"text: {len(text)} characters would wait for input_text.commit; they must be at "
+                f"most {MAX_UNSPOKEN}",
+                param="text",
+            )
+        self._text = text
+
+    async def _commit(self) -> None:
+        text, self._text = self._text, ""
+        if text.strip():
+            await self._waiting.put((text, self._voice))
+
+    async def _speak_all(self) -> None:
+        while True:
+            item = await self._waiting.get()
+            if item is None:
+                completed = event("conversation.item.speech.completed", is_last_result=True)
+                await self._stream.send(completed)
+            else:
+                await self._speak(*item)
+            self._waiting.task_done()
+
+    async def _speak(self, text: str, voice: _Voice) -> None:
+        """Speak a text; an engine's error is told, and the stream goes on."""
+        writer = AudioWriter(self._speaking.rate, voice.audio)
+        try:
+            async with aclosing(self._speaking.speak_text(text, voice.options)) as pieces:
+                async for piece in pieces:
+                    await self._send_audio(writer.feed(piece))
+            await self._send_audio(writer.end())
+        except ModelError as error:
+            await self._refuse("server_error", "speaking_failed", error.reason)
+
+    async def _send_audio(self, audio: bytes) -> None:
+        for start in range(0, len(audio), _MOST_AUDIO):
+            piece = base64.b64encode(audio[start : start + _MOST_AUDIO]).decode()
+            await self._stream.send(event("conversation.item.speech.data", audio=piece))
+
+    async def _refuse(self, kind: str, code: str, reason: str) -> None:
+        error = {"type": kind, "code": code, "message": reason}
+        await self._stream.send(event("error", message=reason, error=error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """The voice of a session, and the form of its audio."""
+
+    options: SpeakingOptions
+    audio: AudioFormat
+
+    @classmethod
+    def of(cls, session: Members) -> Self:
+        """Read a session.
+
+        Raises:
+            RealtimeFault: a member has another value than it may have.
+        """
+        text = session.inner("input_text_synthesis")
+        audio = session.inner("output_audio_params")
+        audio.one_of("audio_format", ("LINEAR_PCM",), "LINEAR_PCM")
+        audio.whole("num_channels", 1, 1, 1)
+        rate = audio.whole("sample_rate_hz", LEAST_RATE, MOST_RATE, _USUAL_RATE)
+        language = text.text("language_code").partition("-")[0].lower()
+        options = SpeakingOptions(voice=text.text("voice_name"), language=language)
+        return cls(options, AudioFormat("linear16", rate, 1))

@@ -1,0 +1,380 @@
+"""OpenAI's Realtime API on a stream: a conversation by voice, or transcription alone.
+
+https://platform.openai.com/docs/api-reference/realtime
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from multidict import MultiMapping
+
+from partway.container.errors import ModelError, cause_of, log_failure, reason_of
+from partway.container.models.voice.audio_formats import AudioReader
+from partway.container.models.voice.conversation import (
+    ConversationItems,
+    Item,
+    ItemExists,
+    NoSuchItem,
+)
+from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.interfaces import HearingOptions
+from partway.container.models.voice.wires import realtime_events as events
+from partway.container.models.voice.wires import realtime_messages as messages
+from partway.container.models.voice.wires.realtime_faults import RealtimeFault
+from partway.container.models.voice.wires.realtime_response import Response
+from partway.container.models.voice.wires.realtime_session import first_settings
+from partway.container.models.voice.wires.realtime_turns import Announce, UserTurns
+from partway.container.stream import Stream, StreamClosed
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.container.voice")
+
+#: Names of members without an effect that are logged, each once in a process.
+_MAX_NOTED: Final = 64
+_noted: set[str] = set()
+_TRANSCRIPTION: Final = "transcription"
+
+
+def realtime_needs(query: MultiMapping[str], engines: Engines) -> tuple[str, ...]:
+    """Return the settings of the engines that a session cannot do without.
+
+    A conversation may be in writing, and a session that says nothing of its intent may transcribe.
+    """
+    transcribes = query.get("intent") == _TRANSCRIPTION or engines.answers is None
+    return ("hears",) if transcribes else ()
+
+
+class RealtimeStream:
+    """One Realtime session.
+
+    1. There is one response at a time. Speech of the user ends it, if the session says so; then
+       the conversation keeps the part that can have been heard.
+    2. An event that cannot be obeyed is answered with an ``error`` event, and changes nothing.
+    3. When the input ends, turns get their texts, and the last one its response.
+
+    Args:
+        stream: the client's; its query may have ``model``, and ``intent=transcription``.
+        engines: hear, answer and speak.
+    """
+
+    def __init__(self, stream: Stream, engines: Engines) -> None:
+        self._stream = stream
+        self._engines = engines
+        is_transcription = stream.query.get("intent") == _TRANSCRIPTION
+        self._settings = first_settings(
+            engines, stream.query.get("model", ""), is_transcription=is_transcription
+        )
+        self._conversation = ConversationItems()
+        self._response: Response | None = None
+        self._is_owed = False  # a turn that wants a response has none yet
+        self._group: asyncio.TaskGroup
+        self._turns: UserTurns
+
+    def created(self, **further: object) -> str:
+        """Return the event that begins the session.
+
+        Args:
+            further: members for clients of other dialects.
+        """
+        return events.event("session.created", session=self._settings.members(), **further)
+
+    async def run(self, received: AsyncIterator[str | bytes] | None = None) -> None:
+        """Hold the session until the client's input has ended.
+
+        Args:
+            received: the client's messages, if :meth:`created` has been sent; by default it is sent
+                here.
+        """
+        async with asyncio.TaskGroup() as self._group:
+            self._turns = UserTurns(
+                self._engines, self._conversation, self._stream.send, self, self._group
+            )
+            await self._turns.configure(self._settings)
+            if received is None:
+                await self._send(self.created())
+                received = self._stream.messages()
+            async for message in received:
+                await self._obey(message)
+            await self._end()
+
+    async def _end(self) -> None:
+        """Give a client that has ended its input the texts and the answers that it waits for.
+
+        A client that has left waits for nothing: its handler is cancelled.
+        """
+        await self._turns.end()
+        while (response := self._response) is not None:
+            await response.closed.wait()
+
+    async def _send(self, text: str) -> None:
+        await self._stream.send(text)
+
+    # --- The client's events ---------------------------------------------------------------------
+
+    async def _obey(self, message: str | bytes) -> None:
+        event_id = ""
+        try:
+            event = messages.event_of(message)
+            event_id = event.id
+            await self._on(event.parse())
+        except RealtimeFault as fault:
+            await self._send(events.error_event(fault, event_id))
+
+    async def _on(self, message: messages.Message) -> None:
+        match message:
+            case messages.AudioAppend(audio):
+                await self._turns.append(audio)
+            case messages.AudioCommit():
+                await self._turns.commit()
+            case messages.AudioClear():
+                self._turns.clear()
+                await self._send(events.event("input_audio_buffer.cleared"))
+            case messages.SessionUpdate():
+                await self._update(message)
+            case messages.ItemCreate():
+                await self._create_item(message)
+            case messages.ItemTruncate():
+                await self._truncate(message)
+            case messages.ItemDelete(item_id):
+                await self._delete(item_id)
+            case messages.ItemRetrieve(item_id):
+                item = self._find(item_id, "retrieve")
+                await self._send(
+                    events.event("conversation.item.retrieved", item=events.shown_item(item))
+                )
+            case messages.ResponseCreate():
+                self._create_response(message)
+            case messages.ResponseCancel(response_id):
+                await self._cancel_response(response_id)
+
+    async def _update(self, update: messages.SessionUpdate) -> None:
+        before = self._settings
+        self._settings = found = before.updated(update.session)
+        _note(found.ignored)
+        if found.listening != before.listening:
+            await self._turns.configure(found)
+        await self._send(events.event("session.updated", session=found.members()))
+
+    # --- Items -----------------------------------------------------------------------------------
+
+    async def _create_item(self, create: messages.ItemCreate) -> None:
+        item = create.item
+        try:
+            previous = self._conversation.add(item, create.previous)
+        except ItemExists:
+            raise RealtimeFault(
+                f"item.id: the conversation has an item {item.id!r} already; leave the id out, or "
+                "choose another one",
+                code="item_create_duplicate_item_id",
+                param="item.id",
+            ) from None
+        except NoSuchItem:
+            raise RealtimeFault(
+                f"previous_item_id: the conversation has no item {create.previous!r}",
+                code="item_create_invalid_previous_item_id",
+                param="previous_item_id",
+            ) from None
+        self._hear_item(item, create.audio)
+        await self._send(events.item_added(item, previous))
+        await self._send(events.item_done(item, previous))
+
+    def _hear_item(self, item: Item, audio: bytes) -> None:
+        if audio:
+            item.hearing = asyncio.Event()
+            self._group.create_task(self._heard_item(item, audio))
+
+    async def _heard_item(self, item: Item, audio: bytes) -> None:
+        """Find out the text of a message's audio, as responses need it."""
+        reader = AudioReader(self._settings.input_format)
+        transcribing = self._settings.transcribing
+        language = transcribing.language if transcribing else ""
+        options = HearingOptions(language=language or self._engines.settings.language)
+        hearing = self._engines.hearing
+        if hearing is None:
+            item.unheard(ModelError("this container hears nothing"))
+            return
+        try:
+            transcript = await hearing.transcribe(reader.feed(audio), options)
+        except Exception as error:
+            log_failure(log, "hearing", error, request_id=self._stream.id)
+            item.unheard(ModelError(reason_of(error)))
+        else:
+            item.heard(transcript.text)
+
+    async def _truncate(self, truncate: messages.ItemTruncate) -> None:
+        item = self._find(truncate.item_id, "truncate")
+        end, spoken = truncate.audio_end_ms, item.spoken
+        if spoken is None:
+            raise RealtimeFault(
+                f"item_id: {item.id!r} has no audio; it must be a message of the assistant that "
+                "was spoken",
+                code="item_truncate_invalid_item_id",
+                param="item_id",
+            )
+        if end > spoken.sent_ms + 1:  # a client may round up
+            raise RealtimeFault(
+                f"audio_end_ms is {end}; the item's audio has {spoken.sent_ms} ms, and it must be "
+                "within them",
+                param="audio_end_ms",
+            )
+        item.content[0].text = spoken.heard_text(end)
+        await self._send(
+            events.event(
+                "conversation.item.truncated", item_id=item.id, content_index=0, audio_end_ms=end
+            )
+        )
+
+    async def _delete(self, item_id: str) -> None:
+        self._find(item_id, "delete")
+        self._conversation.delete(item_id)
+        await self._send(events.event("conversation.item.deleted", item_id=item_id))
+
+    def _find(self, item_id: str, what: str) -> Item:
+        try:
+            return self._conversation.find(item_id)
+        except NoSuchItem:
+            raise RealtimeFault(
+                f"item_id: the conversation has no item {item_id[:60]!r}",
+                code=f"item_{what}_invalid_item_id",
+                param="item_id",
+            ) from None
+
+    # --- Responses -------------------------------------------------------------------------------
+
+    def _create_response(self, create: messages.ResponseCreate) -> None:
+        if not self._settings.answers:
+            raise RealtimeFault(
+                "a transcription session has no responses; the session's type must be realtime",
+                code="invalid_session_type",
+            )
+        if self._response is not None:
+            raise RealtimeFault(
+                f"the conversation has an active response already, {self._response.id}; wait for "
+                "its response.done, or cancel it",
+                code="conversation_already_has_active_response",
+            )
+        settings = self._settings.responding(create.response)
+        context = None if create.context is None else self._context(create.context)
+        self._is_owed = False
+        self._begin(
+            Response(
+                self._engines,
+                settings,
+                None if create.is_apart else self._conversation,
+                self._conversation if context is None else context,
+                create.metadata,
+                self._send,
+            )
+        )
+
+    def _context(self, given: Sequence[messages.ItemCreate | str]) -> list[Item]:
+        items = []
+        for each in given:
+            if isinstance(each, str):
+                items.append(self._find(each, "reference"))
+            else:
+                self._hear_item(each.item, each.audio)
+                items.append(each.item)
+        return items
+
+    async def _cancel_response(self, response_id: str) -> None:
+        response = self._response
+        if response is None or response_id not in ("", response.id):
+            raise RealtimeFault(
+                "Cancellation failed: there is no such active response",
+                code="response_cancel_not_active",
+                param="response_id" if response_id else "",
+            )
+        response.stop()
+        await self._over(response, "client_cancelled")
+        self._answer_what_is_owed()
+
+    def _begin(self, response: Response) -> None:
+        self._response = response
+        response.start(self._group, self._respond(response))
+
+    async def _respond(self, response: Response) -> None:
+        try:
+            await response.run()
+        except Exception as error:
+            cause = cause_of(error)
+            if isinstance(cause, StreamClosed):
+                raise
+            log_failure(log, "response", cause, request_id=self._stream.id)
+            await response.fail(reason_of(cause))
+        self._response = None
+        self._answer_what_is_owed()
+
+    async def _over(self, response: Response, reason: str) -> None:
+        """Wait for the end of a response that was stopped."""
+        await response.stopped(reason)
+        if self._response is response:
+            self._response = None
+
+    def _answer_what_is_owed(self) -> None:
+        may = self._response is None and not self._turns.is_speaking
+        if self._is_owed and may:
+            self._is_owed = False
+            settings, conversation = self._settings, self._conversation
+            self._begin(
+                Response(self._engines, settings, conversation, conversation, None, self._send)
+            )
+
+    # --- The user's turns ------------------------------------------------------------------------
+
+    async def speech_began(self, announce: Announce) -> None:
+        """End the response in progress, unless more words are needed for that."""
+        detection, response = self._settings.turn_detection, self._response
+        is_interrupted = (
+            response is not None and detection is not None and detection.interrupt_response
+        )
+        if detection is None or response is None or not is_interrupted:
+            await announce()
+        elif not detection.interrupt_min_words:
+            response.stop()
+            await announce()
+            await self._over(response, "turn_detected")
+
+    async def words_heard(self, count: int, announce: Announce) -> None:
+        """End the response in progress, once the user has said enough."""
+        response = self._response
+        if response is not None and self._interrupts(count):
+            response.stop()
+            await announce()
+            await self._over(response, "turn_detected")
+
+    async def turn_heard(self, item: Item, *, wants_response: bool) -> None:
+        """Answer a turn; one without words is not answered."""
+        words = len(item.text.split())
+        response, detection = self._response, self._settings.turn_detection
+        is_aside = (
+            response is not None
+            and detection is not None
+            and detection.interrupt_response
+            and words < detection.interrupt_min_words
+        )
+        if wants_response and self._settings.answers and not is_aside:
+            self._is_owed = self._is_owed or words > 0 or item.failure is not None
+            if response is not None and self._interrupts(words):
+                response.stop()
+                await self._over(response, "turn_detected")
+        self._answer_what_is_owed()
+
+    def _interrupts(self, words: int) -> bool:
+        """Whether so many words end a response that has gone on until now."""
+        detection = self._settings.turn_detection
+        if detection is None or not detection.interrupt_response:
+            return False
+        return 0 < detection.interrupt_min_words <= words
+
+
+def _note(names: frozenset[str]) -> None:
+    """Log members of a session that have no effect, each once, up to a bounded number."""
+    for name in sorted(names - _noted):
+        if len(_noted) < _MAX_NOTED:
+            _noted.add(name)
+            log.info(LogLine("a member of a session has no effect", member=name))

@@ -1,0 +1,168 @@
+"""Faults of a client's Realtime events; each is answered with an ``error`` event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+#: Most characters of a client's value that a message quotes.
+_QUOTED: Final = 40
+
+
+class RealtimeFault(Exception):
+    """An event that cannot be obeyed; the session goes on.
+
+    Attributes:
+        code: a name for programs, such as ``invalid_value``.
+        param: the path of the member at fault; empty if no member is.
+    """
+
+    def __init__(self, message: str, *, code: str = "invalid_value", param: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.param = param
+
+
+class Members:
+    """The members of a client's JSON object, read by type; a null counts as absent.
+
+    Args:
+        members: the object's.
+        path: of the object in its event, such as ``session.audio``; empty for the event.
+    """
+
+    def __init__(self, members: Mapping[str, Any], path: str = "") -> None:
+        self._members = members
+        self._path = path
+
+    def path_of(self, name: str) -> str:
+        return f"{self._path}.{name}" if self._path else name
+
+    def has(self, name: str) -> bool:
+        """Whether the member is there, be it null."""
+        return name in self._members
+
+    def is_null(self, name: str) -> bool:
+        """Whether the member is there and null."""
+        return name in self._members and self._members[name] is None
+
+    def value(self, name: str) -> Any:
+        return self._members.get(name)
+
+    def ignored(self, known: frozenset[str]) -> frozenset[str]:
+        """Return the paths of members with a value that are not known."""
+        return frozenset(
+            self.path_of(name[:_QUOTED])
+            for name, value in self._members.items()
+            if name not in known and value is not None
+        )
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a string.
+
+        Raises:
+            RealtimeFault: it is no string; so do the methods below for their types.
+        """
+        value = self._members.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise self.fault(name, "a string")
+        return value.encode("utf-8", "replace").decode()  # JSON may have halves of surrogates
+
+    def needed(self, name: str) -> str:
+        """Return a string that must be there, and not be empty."""
+        value = self.text(name)
+        if not value:
+            raise RealtimeFault(
+                f"{self.path_of(name)} is missing; it must be a string that is not empty",
+                code="missing_required_parameter",
+                param=self.path_of(name),
+            )
+        return value
+
+    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self.text(name, default)
+        if value not in allowed:
+            raise self.fault(name, f"one of {', '.join(allowed)}")
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self._members.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.fault(name, "true or false")
+        return value
+
+    def whole(self, name: str, least: int, most: int, default: int) -> int:
+        value = self._members.get(name)
+        if value is None:
+            return default
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.fault(name, f"a whole number from {least} to {most}")
+        return value
+
+    def number(self, name: str, least: float, most: float, default: float) -> float:
+        value = self._members.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.fault(name, f"a number from {least:g} to {most:g}")
+        if not least <= value <= most:
+            raise self.fault(name, f"a number from {least:g} to {most:g}")
+        return float(value)
+
+    def inner(self, name: str) -> Members:
+        """Return the members of an object; none if it is absent."""
+        value = self._members.get(name)
+        if value is None:
+            return Members({}, self.path_of(name))
+        if not isinstance(value, dict):
+            raise self.fault(name, "an object")
+        return Members(value, self.path_of(name))
+
+    def objects(self, name: str, most: int) -> list[Members]:
+        """Return the objects of a list; none if it is absent."""
+        value = self._members.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or len(value) > most:
+            raise self.fault(name, f"a list of at most {most} objects")
+        found = []
+        for at, each in enumerate(value):
+            path = f"{self.path_of(name)}[{at}]"
+            if not isinstance(each, dict):
+                raise RealtimeFault(f"{path} must be an object", param=path)
+            found.append(Members(each, path))
+        return found
+
+    def over(self, others: Mapping[str, Any], without: frozenset[str]) -> Members:
+        """Return these members over others, objects member by member.
+
+        Args:
+            others: have effect where these have no such member.
+            without: names that are left out of these.
+        """
+        own = {name: value for name, value in self._members.items() if name not in without}
+        return Members(_laid_over(own, others), self._path)
+
+    def fault(self, name: str, expected: str) -> RealtimeFault:
+        """Make the fault of a member that is something else."""
+        path = self.path_of(name)
+        shown = ascii(self._members.get(name))[:_QUOTED]
+        return RealtimeFault(f"{path} is {shown}; it must be {expected}", param=path)
+
+
+def _laid_over(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(others)
+    for name, value in own.items():
+        below = found.get(name)
+        if isinstance(value, dict) and isinstance(below, dict):
+            found[name] = _laid_over(value, below)
+        else:
+            found[name] = value
+    return found
