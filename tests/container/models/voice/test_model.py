@@ -1,0 +1,36 @@
+"""partway.container.models.voice.model: its settings from the environment, and its metrics."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from partway.container.models.voice.model import Voice
+from partway.container.testing import serving
+from tests.container.models.voice.wires.json_client import voice
+
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
+
+
+async def fetch(url: str, body: str = "") -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session:
+        asked = session.post(url, data=body) if body else session.get(url)
+        async with asked as response:
+            return response.status, await response.text(errors="replace")
+
+
+async def test_the_environment_has_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARTWAY_VOICE_SPEAKS", "stub")
+    monkeypatch.setenv("PARTWAY_VOICE_TURNS", "stub")
+    async with serving(Voice()) as served:
+        status, _ = await fetch(f"{served.url}/v1/speak", '{"text": "hi"}')
+        assert status == 200
+
+
+async def test_metrics_count_its_streams_and_requests() -> None:
+    async with voice() as served, served.stream("v1/listen"):
+        assert (await fetch(f"{served.url}/v1/speak", '{"text": "hi"}'))[0] == 200
+        status, page = await fetch(f"{served.url}/metrics")
+        assert status == 200
+        assert 'partway_container_open{kind="stream"} 1.0' in page
+        assert 'partway_container_begun_total{kind="request"} 1.0' in page
