@@ -80,7 +80,7 @@ def report(setup: Setup, rounds: int, vllm_python: str | None) -> Iterator[str]:
     yield ""
     yield from text_tokens.verdicts(found)
     if bandwidth:
-        yield text_tokens.floor_verdict(found, setup.made, bandwidth)
+        yield from text_tokens.floor_verdicts(found, setup.made, bandwidth)
     yield "\nFrom a first token's delivery by the engine until its part is there:\n"
     streams = [count for count in setup.streams if count in _DELAY_STREAMS]
     yield from text_delays.table(text_delays.measure(setup, streams, rounds))

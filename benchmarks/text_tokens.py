@@ -114,12 +114,14 @@ def verdicts(found: Found) -> Iterator[str]:
                 yield f"{what}: {share:.1%}, {held(share >= goal)}."
 
 
-def floor_verdict(found: Found, made: Made, bandwidth: float) -> str:
-    """Say how near one stream comes to the limit of the memory's bandwidth."""
+def floor_verdicts(found: Found, made: Made, bandwidth: float) -> Iterator[str]:
+    """Say how near one stream comes to the limit of the memory's bandwidth, if one was measured."""
+    if (1, THROUGH_ALL) not in found:
+        return
     what = f"Share of the floor, 1 stream through {THROUGH_ALL}, at least {_FLOOR_GOAL:.0%}"
     floor = made.step_bytes / bandwidth
     share = found[1, THROUGH_ALL].rate * floor
-    return (
+    yield (
         f"Floor: {made.step_bytes / 1e9:.2f} GB of weights ÷ {bandwidth / 1e9:,.0f} GB/s = "
         f"{floor * _MILLI:.2f} ms a token. {what}: {share:.1%}, {held(share >= _FLOOR_GOAL)}; "
         f"the {_BARE}: {found[1, _BARE].rate * floor:.1%}."

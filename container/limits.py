@@ -101,8 +101,9 @@ UPSTREAM_CONNECT_TIMEOUT: Final = 5.0
 #: 4-6), so that the client is told the reason.
 UPSTREAM_HANDSHAKE_TIMEOUT: Final = 50.0
 
-#: For each step of a request to an upstream's health URL; the whole has HEALTH_TIMEOUT.
-UPSTREAM_HEALTH_STEP: Final = 1.0
+#: For a request to an upstream's health URL, from the connection to the answer's head. It is below
+#: HEALTH_TIMEOUT, so that /ping names the upstream.
+UPSTREAM_HEALTH_TIMEOUT: Final = 1.3
 
 #: Pause between two such requests while the upstream starts.
 UPSTREAM_START_CHECK: Final = 0.25

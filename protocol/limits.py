@@ -145,7 +145,7 @@ ERROR_BODY_BYTES: Final = 6 * REFUSAL_BODY_BYTES + 4 * KIB
 #: Head of a handshake response; node allows 16 KiB, h11 16 KiB.
 HANDSHAKE_HEAD_BYTES: Final = 16 * KIB
 
-#: 1xx responses before the answer to an upgrade (RFC 9110 §15.2 sets no limit; curl takes a few).
+#: 1xx responses before an answer (RFC 9110 §15.2 sets no limit; curl takes a few).
 MAX_INTERIM_RESPONSES: Final = 16
 
 #: A connection brings a whole request head within this time of being accepted or of its last

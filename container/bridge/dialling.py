@@ -140,6 +140,9 @@ def _refused(refusal: HandshakeRefused) -> UpstreamFailed:
     """Make the failure for a refusal: its own status and body, if it is an error (clause 4-6)."""
     answered = f"the upstream answered the upgrade with status {refusal.status}"
     if 400 <= refusal.status <= 599:
-        return UpstreamFailed(refusal.status, _REFUSED, answered, refusal.body)
+        # A coding was not asked for, and could hide a credential.
+        is_plain = refusal.headers.get("content-encoding", "identity").lower() == "identity"
+        body = refusal.body if is_plain else None
+        return UpstreamFailed(refusal.status, _REFUSED, answered, body)
     # A redirect is not followed, and a page that a GET gets is not shown.
     return UpstreamFailed(502, f"{answered}; it must be 101")

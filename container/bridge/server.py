@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from partway.container.activity import Activity
+from partway.container.bridge.credential_echo import shows_credential
 from partway.container.bridge.dialling import UpstreamDialler, UpstreamFailed
 from partway.container.bridge.health import is_healthy
 from partway.container.bridge.program import ProgramEnded, UpstreamProgram
@@ -31,6 +32,7 @@ from partway.container.serving.server import ExchangeServer
 from partway.container.shutdown import Shutdown, ShutdownTimes
 from partway.log_lines import LogLine
 from partway.protocol.connections.tcp import watch_by_tcp
+from partway.protocol.http.targets import QUERY
 from partway.protocol.limits import LOGGED_CHARACTERS
 from partway.protocol.websocket.handshake import (
     AFTER_ANSWER,
@@ -219,19 +221,27 @@ class BridgeServer:
         except UpgradeError as error:
             exchange.refuse(error.status, error.reason, error.headers)
         except UpstreamFailed as failure:
-            _log.warning(
-                LogLine(
-                    "the upstream opened no stream",
-                    request_id=request_id(exchange.headers),
-                    upstream=str(url),
-                    status=failure.status,
-                    reason=(failure.detail or failure.reason)[:LOGGED_CHARACTERS],
-                )
+            self._fail(exchange, url, failure)
+
+    def _fail(self, exchange: RuntimeExchange, url: ServerUrl, failure: UpstreamFailed) -> None:
+        """Answer a request whose stream the upstream did not open."""
+        body, reason = failure.body, failure.detail or failure.reason
+        if body and shows_credential(body, self._settings.authorization):
+            body = None
+            reason += "; its body is not passed on, since it shows PARTWAY_UPSTREAM_AUTHORIZATION"
+        _log.warning(
+            LogLine(
+                "the upstream opened no stream",
+                request_id=request_id(exchange.headers),
+                upstream=str(url),
+                status=failure.status,
+                reason=reason[:LOGGED_CHARACTERS],
             )
-            if failure.body:
-                exchange.respond(failure.status, failure.body, {"Content-Type": TEXT})
-            else:
-                exchange.refuse(failure.status, failure.reason)
+        )
+        if body:
+            exchange.respond(failure.status, body, {"Content-Type": TEXT})
+        else:
+            exchange.refuse(failure.status, failure.reason)
 
     def _url(self, path: str) -> ServerUrl:
         url = self._settings.paths.get(path)
@@ -240,10 +250,23 @@ class BridgeServer:
             raise UpgradeError(404, f"this path takes no streams: it must be one of {known}")
         return url
 
+    def _query(self, exchange: RuntimeExchange) -> str:
+        """Return the client's query, which the upstream gets byte for byte."""
+        query = exchange.query
+        fine = QUERY.match(query)
+        end = fine.end() if fine else 0
+        if end < len(query):
+            raise UpgradeError(
+                400,
+                f"the query has {query[end]!a} at place {end}; a query must be percent-encoded, as "
+                "in %20 for a blank and %23 for # (RFC 3986)",
+            )
+        return query
+
     async def _bridge(self, exchange: RuntimeExchange, key: str, url: ServerUrl) -> None:
         upgraded = await self._dialler.open(
             url,
-            exchange.query,
+            self._query(exchange),
             self._headers(exchange),
             tokens(", ".join(exchange.headers.getall("Sec-WebSocket-Protocol", []))),
         )
@@ -273,9 +296,7 @@ class BridgeServer:
         if self._settings.authorization:
             headers.append(("Authorization", self._settings.authorization))
         offers = exchange.headers.getall("Sec-WebSocket-Protocol", [])
-        texts = (exchange.path, exchange.query, *offers, *(value for _, value in headers))
+        texts = (*offers, *(value for _, value in headers))
         if not all(text.isascii() and text.isprintable() for text in texts):
-            raise UpgradeError(
-                400, "path, query, subprotocols and X-Amzn headers must be printable ASCII"
-            )
+            raise UpgradeError(400, "subprotocols and X-Amzn headers must be printable ASCII")
         return headers

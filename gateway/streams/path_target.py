@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from partway.protocol.errors import InputValidationError
+from partway.protocol.http.targets import QUERY, SEGMENT
 
-#: A segment of a path, and a query (RFC 3986 §3.3, §3.4).
-_CHARACTERS: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-_SEGMENT: Final = re.compile(rf"{_CHARACTERS}+")
-_QUERY: Final = re.compile(rf"(?:{_CHARACTERS}|[/?])*")
 #: Servers behind the container's may decode a segment once more, and see another path.
 _HIDDEN: Final = re.compile(r"[/\\%\x00-\x1f\x7f]")
 
@@ -27,12 +24,13 @@ def container_target(path: str, query: str) -> str:
         query: the client's raw query; a token or signature in it is left out.
 
     Raises:
-        InputValidationError: path or query violates RFC 3986, or the path has dot segments.
+        InputValidationError: path or query violates RFC 3986, the path has dot segments, or it is
+            not UTF-8.
     """
-    if not all(map(_is_segment, path.split("/"))) or not _QUERY.fullmatch(query):
+    if not all(map(_is_segment, path.split("/"))) or not QUERY.fullmatch(query):
         raise InputValidationError(
-            "the container's path must be segments without '.', '..' and encoded slashes, and path "
-            "and query must be percent-encoded (RFC 3986)",
+            "the container's path must be segments of UTF-8 without '.', '..' and encoded slashes, "
+            "and path and query must be percent-encoded (RFC 3986)",
             "InvalidPath",
         )
     kept = [
@@ -55,6 +53,11 @@ def raw_part(path: str, pattern: re.Pattern[str], group: str) -> str:
 
 
 def _is_segment(segment: str) -> bool:
-    name = unquote(segment)
+    if SEGMENT.fullmatch(segment) is None:
+        return False
+    try:
+        name = unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        return False  # such as %c0%ae: servers that take it for a longer form of "." see dots
     is_dots = name.partition(";")[0] in (".", "..")
-    return _SEGMENT.fullmatch(segment) is not None and not is_dots and not _HIDDEN.search(name)
+    return not is_dots and not _HIDDEN.search(name)

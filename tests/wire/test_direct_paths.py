@@ -37,6 +37,7 @@ PATH = f"{BELOW}/v1/listen"
             f"{BELOW}/endpoints/other/invocations-bidirectional-stream",
             "/endpoints/other/invocations-bidirectional-stream",
         ),
+        (f"{BELOW}/caf%C3%a9/...?q=%ff%2F..%2f", "/caf%C3%a9/...?q=%ff%2F..%2f"),
     ],
 )
 async def test_the_container_gets_path_and_query_as_they_are(
@@ -56,7 +57,16 @@ async def test_the_container_gets_path_and_query_as_they_are(
     assert (await client.frame()).close_code == 1000
 
 
-@pytest.mark.parametrize("rest", ["", "/", "/a//b", "/a/../b", "/a/%2e%2e/b", "/a%2fb", "/a%zz"])
+#: Some servers decode the overlong forms of UTF-8 (RFC 3629 §3): %c0%ae is a dot, %c0%af a slash.
+AMBIGUOUS = (
+    *("/", "/a//b", "/a%zz", "/a/../b", "/a/./b", "/a/..;x/b"),
+    *("/a/%2e%2e/b", "/a/.%2e/b", "/a/%2E./b", "/a/..%3bx/b", "/a%2fb", "/a%5cb", "/a%252fb"),
+    *("/a/%c0%ae%c0%ae/b", "/a/.%C0%AE/b", "/a/%e0%80%ae%e0%80%ae/b", "/a/%f0%80%80%ae./b"),
+    *("/..%c0%af..%c0%afb", "/a%c1%9cb", "/a%c0%80", "/a/%ff", "/a/%ed%a0%80", "/a/%c3"),
+)
+
+
+@pytest.mark.parametrize("rest", ["", *AMBIGUOUS])
 async def test_a_path_that_a_server_might_read_otherwise_is_refused(gateway_for, container, rest):
     gateway = await gateway_for()
     response = await gateway.request(upgrade_request(f"{BELOW}{rest}", RAW))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from partway.container.errors import ModelError
 from partway.container.model import WITHOUT_BODY, Model, Reply, Request, request_route, route
 from partway.container.models.chat.conversation import PlainConversation
 from partway.container.models.chat.interruptions import InterruptibleAnswer
-from partway.container.models.chat.json_objects import object_of
 from partway.container.models.chat.settings import ChatSettings
 from partway.container.models.chat.text_inputs import CompletionPieces, TextInputs, TokenEvents
 from partway.container.models.chat.upstream import UpstreamRefused, Upstreams
@@ -22,6 +22,9 @@ from partway.container.stream import Stream
 from partway.protocol.openai.errors import error_body
 from partway.protocol.openai.json_members import BodyFault, members_of_body, with_members
 from partway.protocol.websocket.close_codes import POLICY_VIOLATION
+
+if TYPE_CHECKING:
+    import msgspec
 
 _CHAT: Final = "chat/completions"
 #: Members of bodies on ``/invocations``, and the upstream's path that takes each.
@@ -102,7 +105,7 @@ class Chat(Model):
         except BodyFault:
             members = {}  # the upstream's to refuse
         if "messages" not in members and "inputs" in members:
-            return await self._answer_inputs(body)
+            return await self._answer_inputs(members)
         found = (path for member, path in _PATHS.items() if member in members)
         return await self._forward("POST", next(found, _CHAT), body, request)
 
@@ -144,10 +147,10 @@ class Chat(Model):
             return Reply(b"", status=answer.status)
         return Reply(answer, answer.content_type, status=answer.status)
 
-    async def _answer_inputs(self, body: bytes) -> Reply:
+    async def _answer_inputs(self, members: Mapping[str, msgspec.Raw]) -> Reply:
         """Answer a request in the form of text-generation-inference."""
         try:
-            inputs = TextInputs(object_of(body) or {})
+            inputs = TextInputs(members)
             asked = inputs.completion(self._settings.model)
             pieces = CompletionPieces(self._upstreams.events(asked, "completions"))
             async with AsyncExitStack() as closing:

@@ -27,6 +27,7 @@ class ChatSettings:
             ``{"temperature": 0.2}``. The variable has a JSON object.
         api_key: sent to the upstream as a bearer token; empty for none.
         timeout: seconds of silence allowed to an upstream, before its first byte and between two.
+            In an answer that ``chat`` reads event by event, also the seconds without an event.
             The runtime itself waits 60 s for the beginning of an answer to a request.
         max_turns: remembered turns of a conversation; older ones are dropped.
     """

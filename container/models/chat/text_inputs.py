@@ -8,8 +8,8 @@ SageMaker's own containers for language models take this form, and clients such 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from partway.container.errors import ModelError
 from partway.container.models.chat.conversation import first_choice, well_formed
@@ -17,6 +17,9 @@ from partway.container.models.generated_text import token_data, whole_answer
 from partway.container.models.openai_events import server_sent_event
 from partway.protocol.limits import MIB
 from partway.protocol.openai.errors import error_body
+
+if TYPE_CHECKING:
+    import msgspec
 
 #: Most bytes of a whole answer: some 4 million tokens, more than any model's context.
 MAX_ANSWER_BYTES: Final = 16 * MIB
@@ -38,7 +41,7 @@ class TextInputs:
     """One request.
 
     Args:
-        members: the body's; ``inputs`` is among them.
+        members: the texts of the body's members; ``inputs`` is among them.
 
     Attributes:
         stream: whether the answer is sent as events.
@@ -47,16 +50,17 @@ class TextInputs:
         ModelError: a member has another type than it must have.
     """
 
-    def __init__(self, members: dict[str, Any]) -> None:
-        parameters = members.get("parameters") or {}
-        stream = members.get("stream") or False
-        if not isinstance(members.get("inputs"), str):
+    def __init__(self, members: Mapping[str, msgspec.Raw]) -> None:
+        prompt = _value(members, "inputs")
+        parameters = _value(members, "parameters") or {}
+        stream = _value(members, "stream") or False
+        if not isinstance(prompt, str):
             raise ModelError("inputs: must be one string", status=400)
         if not isinstance(parameters, dict):
             raise ModelError("parameters: must be an object", status=400)
         if not isinstance(stream, bool):
             raise ModelError("stream: must be true or false", status=400)
-        self._prompt = members["inputs"]
+        self._prompt = prompt
         self._parameters = parameters
         self.stream = stream
 
@@ -80,6 +84,17 @@ class TextInputs:
         """Return the answer in one piece."""
         before = self._prompt if self._parameters.get("return_full_text") is True else ""
         return whole_answer(before + text)
+
+
+def _value(members: Mapping[str, msgspec.Raw], name: str) -> Any:
+    """Return a member's value; None for an absent member."""
+    if name not in members:
+        return None
+    try:
+        return json.loads(bytes(members[name]))
+    except (ValueError, RecursionError):
+        reason = f"{name}: has too many levels, or a number of too many digits"
+        raise ModelError(reason, status=400) from None
 
 
 class CompletionPieces(AsyncIterator[str]):

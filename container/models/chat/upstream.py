@@ -165,27 +165,43 @@ class Upstreams:
     async def events(self, body: bytes, path: str = "chat/completions") -> AsyncGenerator[bytes]:
         """Yield the data of a completion's events, unchanged, up to ``[DONE]``.
 
+        The settings' ``timeout`` limits the time without an event. Comments and blank lines, which
+        keep a connection open, do not prolong it.
+
         Args:
             body: of the request.
             path: below ``/v1/``.
 
         Raises:
-            ModelError: the answer breaks off, is silent for too long, or has no events; and as
+            TooSlow: no event comes for too long.
+            ModelError: the answer breaks off, or has too many bytes without an event; and as
                 :meth:`ask`.
         """
         answer = await self.ask("POST", path, body)
+        lines = EventLines()
         try:
-            lines = EventLines()
-            async for received in answer:
-                for data in lines.add(received):
+            while found := await self._next_events(answer, lines):
+                for data in found:
                     if data == DONE:
                         return
                     yield data
         except EventTooLong as error:
-            raise ModelError(f"the upstream's answer is not valid: {error}") from error
+            raise ModelError(f"the upstream's answer is not valid: {error}", status=502) from error
         finally:
             await answer.aclose()
         raise ModelError(f"the upstream's answer broke off: it ended without {DONE.decode()}")
+
+    async def _next_events(self, answer: UpstreamAnswer, lines: EventLines) -> list[bytes]:
+        """Return the data of the next events; none where the answer has ended."""
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                async for received in answer:
+                    if found := list(lines.add(received)):
+                        return found
+        except TimeoutError:
+            seconds = self._settings.timeout
+            raise TooSlow(f"the upstream sent no event for {seconds:g} s") from None
+        return []
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

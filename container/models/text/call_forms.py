@@ -81,11 +81,11 @@ class CallForm:
         # After free text the grammar takes over at the opening mark.
         head = self.head if tools.required else self.head.removeprefix(self.opening)
         tail = self._grammar_of(self.tail)
-        for at, name in enumerate(tools.callable):
+        for at, name in enumerate(tools.allowed_names):
             before = self._grammar_of(head + name + self.between)
             lines.append(f"call_{at}: {before} arguments_{at} {tail}")
             lines.append(f"arguments_{at}: {json_rule('tools', schemas[name])}")
-        lines.append("call: " + " | ".join(f"call_{at}" for at in range(len(tools.callable))))
+        lines.append("call: " + " | ".join(f"call_{at}" for at in range(len(tools.allowed_names))))
         lines += ["start: call"] if tools.required else self._free_text(parallel=tools.parallel)
         return Constraint("tools", "\n".join(lines))
 

@@ -10,9 +10,14 @@ from collections.abc import AsyncGenerator
 from partway.container.models.openai_events import DONE, json_of
 from partway.container.models.text.call_forms import CallForm
 from partway.container.models.text.call_reader import CallReader
-from partway.container.models.text.openai_answers import FinishReason, finish_reason, usage_members
+from partway.container.models.text.openai_answers import (
+    FinishReason,
+    finish_reason,
+    usage_members,
+    with_report,
+)
 from partway.container.models.text.replies import TextReply
-from partway.container.models.text.token_scores import TokenNames
+from partway.container.models.text.token_scores import ContentReport, TokenNames
 
 
 class ChatAnswer:
@@ -43,8 +48,11 @@ class ChatAnswer:
 
     async def whole(self, reply: TextReply) -> bytes:
         """Return the answer as one object, ``chat.completion``."""
+        report = None if self._token_names is None else ContentReport(self._token_names)
         async for piece in reply.pieces():
             self._deltas(piece, reply)
+            if report is not None:
+                report.add(reply.take_scores())
         message: dict[str, object] = {"role": "assistant", "content": reply.text, "refusal": None}
         if self._calls is not None and self._calls.calls:
             message["content"] = self._calls.content or None
@@ -52,17 +60,12 @@ class ChatAnswer:
         choice = {
             "index": 0,
             "message": message,
-            "logprobs": self._logprobs(reply),
+            "logprobs": None,
             "finish_reason": self._finish_reason(reply),
         }
-        return json_of(
-            {
-                **self._head,
-                "object": "chat.completion",
-                "choices": [choice],
-                "usage": usage_members(reply.usage),
-            }
-        )
+        answer = {**self._head, "object": "chat.completion", "choices": [choice]}
+        data = json_of({**answer, "usage": usage_members(reply.usage)})
+        return data if report is None else with_report(data, report.parts())
 
     async def events(self, reply: TextReply) -> AsyncGenerator[bytes]:
         """Yield the chunks: the role, the pieces of the reply, its end, usage, and ``[DONE]``."""

@@ -103,7 +103,7 @@ def chat_of(body: bytes | Members) -> ChatAsk:
     members = members_of(body) if isinstance(body, bytes) else body
     if members is None:
         raise Refused("the body of a chat completion must be a JSON object")
-    members = effective(members, _REFUSED)
+    members = members_with_effect(members, _REFUSED)
     if "messages" not in members:
         raise Refused("messages: missing")
     stream = flag_of(members, "stream")
@@ -124,7 +124,7 @@ def chat_of(body: bytes | Members) -> ChatAsk:
     )
 
 
-def effective(members: Members, refused: Mapping[str, str]) -> Members:
+def members_with_effect(members: Members, refused: Mapping[str, str]) -> Members:
     """Return the members that ask for something: null means absent. Unknown members are left in.
 
     Args:

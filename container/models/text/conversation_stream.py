@@ -11,9 +11,15 @@ from partway.container.errors import Busy, ModelError
 from partway.container.models.text.generation_request import Ask
 from partway.container.models.text.prompts import Conversation
 from partway.container.models.text.replies import TextReply, Usage
+from partway.container.models.text.request_members import Refused, members_of
 from partway.container.models.text.sampling_options import Sampling
 from partway.container.models.text.stream_answers import JsonAnswer, PlainAnswer, StreamAnswer
-from partway.container.models.text.stream_session import StreamSession, is_session, session_of
+from partway.container.models.text.stream_session import (
+    StreamSession,
+    is_session,
+    opens_session,
+    session_of,
+)
 from partway.container.stream import Stream
 
 #: Begins the next reply of a conversation.
@@ -93,12 +99,18 @@ class ConversationStream:
     def _take(self, message: str | bytes) -> None:
         session = self._session
         if session is None:
-            session = self._session = StreamSession(in_json=is_session(message))
-        if session.in_json and is_session(message):
-            self._session = session = session_of(message)
+            session = self._session = StreamSession(in_json=opens_session(message))
+        if not session.in_json:
+            self._add(_Request(session.ask_of_text(message), self._answer_form()))
+            return
+        members = members_of(message)
+        if members is None:
+            raise Refused("the message must be a JSON object: a request, or a session")
+        if is_session(members):
+            self._session = session = session_of(members)
             self._system = session.system if session.system is not None else self._system
         else:
-            self._add(_Request(session.ask_of(message), self._answer_form()))
+            self._add(_Request(session.ask_of_members(members), self._answer_form()))
 
     def _answer_form(self) -> StreamAnswer:
         in_json = self._session is not None and self._session.in_json

@@ -106,7 +106,7 @@ class Engine:
 
     @property
     def samples_rows(self) -> bool:
-        """Whether sampling may be other than usual (:attr:`Sample.is_usual`)."""
+        """Whether a request may have a row sampler (see :attr:`Sample.fits_batch`)."""
         return self._batching.samples_rows
 
     def held_blocks(self) -> int:
@@ -233,9 +233,10 @@ class Engine:
             self._stepped_at = time.monotonic()
         self._requests[name] = generation, len(generation.tokens)
         prompt = generation.prompt + generation.tokens
-        usual = generation.sample.is_usual
-        row = generation.row = None if usual else RowSampler(generation.sample, generation.tokens)
-        if not self._batching.submit(name, prompt, most, generation.sample, row):
+        sample = generation.sample
+        row = None if sample.fits_batch else RowSampler(sample, generation.tokens)
+        generation.row = row
+        if not self._batching.submit(name, prompt, most, sample, row):
             self._on_failure()
 
     # --- When a step fails -----------------------------------------------------------------------

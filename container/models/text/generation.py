@@ -25,13 +25,14 @@ class Generation(AsyncIterator[list[int]]):
 
     Args:
         forget: called when the reply is cancelled, so that its engine stops computing it.
+        prompt: the tokens of the prompt.
         most: most tokens of the reply.
+        sample: the sampling of the reply's tokens.
 
     Attributes:
-        prompt: as given; so are ``most`` and ``sample``.
         tokens: all tokens of the reply so far, without its end token.
         scores: of each token, if the sampling asks for them.
-        row: what samples its tokens; None for the engine itself.
+        row: the row sampler that draws its tokens; None if the engine draws them.
         finish: the reason for the end: the model ended it, it reached ``most``, or it was
             cancelled. It is set before the last item is taken.
     """

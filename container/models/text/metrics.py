@@ -18,7 +18,7 @@ _Reason = Literal["stop", "length", "abort", "error"]
 
 
 @dataclass(slots=True)
-class _Course:
+class _RequestTiming:
     began: float = field(default_factory=time.monotonic)
     has_token: bool = False
 
@@ -32,7 +32,7 @@ class EngineMetrics:
 
     def __init__(self, model_name: str) -> None:
         self._registry = CollectorRegistry()
-        self._courses: dict[Generation, _Course] = {}
+        self._timings: dict[Generation, _RequestTiming] = {}
 
         def gauge(name: str, text: str) -> Gauge:
             made = Gauge(f"vllm:{name}", text, ["model_name"], registry=self._registry)
@@ -67,27 +67,27 @@ class EngineMetrics:
         self._ends = {reason: ends.labels(model_name, reason) for reason in reasons}
 
     def began(self, generation: Generation) -> None:
-        self._courses[generation] = _Course()
+        self._timings[generation] = _RequestTiming()
 
     def advanced(self, generation: Generation, tokens: int) -> None:
         """Count new tokens of a reply, the first of which ends its prompt's computation."""
-        course = self._courses.get(generation)
-        if course is None:
+        timing = self._timings.get(generation)
+        if timing is None:
             return
-        if not course.has_token:
-            course.has_token = True
-            self._first_token.observe(time.monotonic() - course.began)
+        if not timing.has_token:
+            timing.has_token = True
+            self._first_token.observe(time.monotonic() - timing.began)
             self._prompt_tokens.inc(len(generation.prompt))
         self._generation_tokens.inc(tokens)
 
     def ended(self, generation: Generation, reason: _Reason) -> None:
         """Count the end of a reply; the first reason is the one that counts."""
-        course = self._courses.pop(generation, None)
-        if course is None:
+        timing = self._timings.pop(generation, None)
+        if timing is None:
             return
         self._ends[reason].inc()
         if reason in ("stop", "length"):
-            self._whole.observe(time.monotonic() - course.began)
+            self._whole.observe(time.monotonic() - timing.began)
 
     def page(self, running: int, waiting: int, usage: float) -> bytes:
         """Return all metrics in Prometheus's text format.

@@ -22,8 +22,14 @@ from partway.container.models.text.chat_completions import ChatAsk, chat_of, is_
 from partway.container.models.text.chunk_stream import ChunkStream
 from partway.container.models.text.conversation_stream import ConversationStream
 from partway.container.models.text.generation_request import Ask, ask_of, prompt_of
+from partway.container.models.text.grammar_compiler import GrammarCompiler
 from partway.container.models.text.grammars import Grammars
 from partway.container.models.text.openai_answers import OpenAIAnswer, server_sent
+from partway.container.models.text.openai_completions import (
+    CompletionAsk,
+    TextAnswer,
+    completion_of,
+)
 from partway.container.models.text.output_constraints import Constraint
 from partway.container.models.text.prompts import Conversation, Prompts
 from partway.container.models.text.replies import TextReply
@@ -37,11 +43,9 @@ from partway.container.models.text.request_members import (
 )
 from partway.container.models.text.sampling_options import Sampling
 from partway.container.models.text.settings import Sample, TextSettings
-from partway.container.models.text.text_completions import (
-    CompletionAsk,
+from partway.container.models.text.tgi_inputs import (
     GeneratedAnswer,
-    TextAnswer,
-    completion_of,
+    InputsAsk,
     inputs_of,
     is_inputs,
 )
@@ -112,12 +116,13 @@ class Text(Model):
         self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings, name))
         self._prompts = Prompts(loaded.tokenizer, self._engine.context)
         vocabulary = int(loaded.model.get_output_embeddings().weight.shape[0])
-        self._grammars = Grammars(loaded.tokenizer, vocabulary, loaded.ends)
+        self._compiler = GrammarCompiler(Grammars(loaded.tokenizer, vocabulary, loaded.ends))
         self._token_names = TokenNames(loaded.tokenizer)
         self._loaded_at = int(time.time())
 
     def unload(self) -> None:
         if self._engine is not None:
+            self._compiler.close()
             self._engine.close()
 
     def healthy(self) -> bool:
@@ -182,7 +187,9 @@ class Text(Model):
 
         Raises:
             Refused: the prompt is too long, or unsuitable for this model; or an option is.
-            Busy: too many replies are under way, or too many prompts wait to be tokenized.
+            Busy: too many replies are under way, or too many prompts wait to be tokenized, or
+                schemas to be compiled.
+            TooSlow: the prompt was not tokenized, or the schema not compiled, in time.
         """
         most = sampling.max_new_tokens or self._settings.max_new_tokens
         constraint = sampling.constraint
@@ -215,7 +222,7 @@ class Text(Model):
     async def _compiled(self, constraint: Constraint | None) -> Any:
         if constraint is None:
             return None
-        return await self.workers.run(self._grammars.compiled, constraint)
+        return await self._compiler.compiled(constraint)
 
     def _generated(
         self, tokens: list[int], most: int, sampling: Sampling, grammar: Any
@@ -229,8 +236,9 @@ class Text(Model):
             sampling.top_logprobs,
             grammar,
         )
-        if not sample.is_usual and not self.engine.samples_rows:
-            raise Refused(f"{sampling.unusual()}: on this GPU all requests are sampled alike")
+        if not sample.fits_batch and not self.engine.samples_rows:
+            option = sampling.option_of_one_row()
+            raise Refused(f"{option}: on this GPU all requests are sampled alike")
         generation = self.engine.generate(tokens, most, sample)
         # A stop string would cut JSON short.
         stop = sampling.stop if sampling.constraint is None else ()
@@ -295,7 +303,7 @@ class Text(Model):
         before = (asked.ask.prompt or "") if asked.full_text else ""
         return await self._completed(asked, GeneratedAnswer(before))
 
-    async def _completed(self, asked: CompletionAsk, answer: OpenAIAnswer) -> Reply:
+    async def _completed(self, asked: CompletionAsk | InputsAsk, answer: OpenAIAnswer) -> Reply:
         self._note_ignored(asked.ignored)
         return await _reply(answer, await self._answer(asked.ask), as_events=asked.stream)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from collections.abc import AsyncGenerator, Iterable
+from typing import Final, Literal, Protocol
 
 from partway.container.errors import ModelError
 from partway.container.models.openai_events import server_sent_event
 from partway.container.models.text.replies import TextReply, Usage
+from partway.container.models.text.token_scores import Buffer
 from partway.protocol.openai.errors import error_body
+
+_NO_REPORT: Final = b'"logprobs":null'
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -33,6 +36,17 @@ class OpenAIAnswer(Protocol):
 
 def finish_reason(reply: TextReply) -> FinishReason:
     return "length" if reply.finish == "length" else "stop"
+
+
+def with_report(answer: bytes, report: Iterable[Buffer]) -> bytes:
+    """Put a report of tokens into a whole answer.
+
+    Args:
+        answer: its choice has null for ``logprobs``, and no text of the model behind that.
+        report: the value of ``logprobs``, as parts of JSON.
+    """
+    before, _, after = answer.rpartition(_NO_REPORT)
+    return b"".join((before, _NO_REPORT.removesuffix(b"null"), *report, after))
 
 
 def usage_members(usage: Usage) -> dict[str, int]:

@@ -6,15 +6,21 @@ https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
-from partway.container.models.text.request_members import Refused, quoted, string_of
+from partway.container.models.text.request_members import Refused, is_number, quoted, string_of
 from partway.protocol.limits import KIB
 
-#: Most bytes of one schema. The largest take a second to compile.
+#: Most bytes of one schema.
 MAX_SCHEMA_BYTES: Final = 64 * KIB
+
+#: Limit of the least common multiple of a schema's ``multipleOf``. llguidance keeps a state for
+#: each remainder, or for each combination of several. None of its own limits counts these states.
+MAX_COMMON_MULTIPLE: Final = 10_000
 
 #: White space between two tokens of JSON. Without a bound a small model may write nothing else.
 _WHITE_SPACE: Final = r"[ \t\r\n]{0,16}"
@@ -64,7 +70,7 @@ def json_rule(name: str, schema: object) -> str:
     """Return the part of a grammar that is JSON of a schema.
 
     Raises:
-        Refused: the schema is no object, or too large.
+        Refused: the schema is no object, or too large, or counts in too many steps.
     """
     if not isinstance(schema, Mapping):
         raise Refused(f"{name}: must be a JSON schema, as an object")
@@ -74,4 +80,36 @@ def json_rule(name: str, schema: object) -> str:
         raise Refused(f"{name}: is nested too deep") from None
     if len(written) > MAX_SCHEMA_BYTES:
         raise Refused(f"{name}: must have at most {MAX_SCHEMA_BYTES} bytes")
+    _check_multiples(name, schema)
     return f"%json {written}"
+
+
+def _check_multiples(name: str, schema: Mapping[str, object]) -> None:
+    common = 1
+    for step in _multiples(schema):
+        _, digits, exponent = Decimal(str(step)).as_tuple()
+        assert isinstance(exponent, int), "JSON has neither NaN nor infinity"
+        # A decimal counts in its last place: 0.25 has as many remainders as 25.
+        if exponent > len(str(MAX_COMMON_MULTIPLE)):
+            common = MAX_COMMON_MULTIPLE + 1
+        else:
+            whole = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
+            common = math.lcm(common, whole or 1)
+        if common > MAX_COMMON_MULTIPLE:
+            raise Refused(
+                f"{name}: the least common multiple of all multipleOf must be at most "
+                f"{MAX_COMMON_MULTIPLE}"
+            )
+
+
+def _multiples(schema: Mapping[str, object]) -> Iterator[int | float]:
+    unseen: list[object] = [schema]
+    while unseen:
+        value = unseen.pop()
+        if isinstance(value, Mapping):
+            step = value.get("multipleOf")
+            if is_number(step):
+                yield step
+            unseen += value.values()
+        elif isinstance(value, list):
+            unseen += value

@@ -110,6 +110,17 @@ def string_of(name: str, value: object) -> str:
     return value
 
 
+def non_empty_string_of(name: str, value: object) -> str:
+    """Check that a value is a string with a UTF-8 form, and has a character.
+
+    Raises:
+        Refused: the value is not such a string.
+    """
+    if value == "":
+        raise Refused(f"{name}: must not be empty")
+    return string_of(name, value)
+
+
 def quoted(text: str) -> str:
     """Shorten and escape a client's input, for a reason."""
     shown = ascii(text[:_QUOTED])

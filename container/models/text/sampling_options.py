@@ -93,8 +93,8 @@ class Sampling:
     constraint: Constraint | None = None
     top_logprobs: int | None = None
 
-    def unusual(self) -> str:
-        """Return the name of an option that the engine cannot give to all requests of a step."""
+    def option_of_one_row(self) -> str:
+        """Return the name of an option for which the request needs a row sampler of its own."""
         if self.constraint is not None:
             return self.constraint.member
         named = {"top_k": self.top_k, "seed": self.seed, "logprobs": self.top_logprobs}

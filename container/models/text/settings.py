@@ -87,8 +87,11 @@ class Sample:
     grammar: Any = None
 
     @property
-    def is_usual(self) -> bool:
-        """Whether the engine's own sampling does, which draws for all rows at a time."""
+    def fits_batch(self) -> bool:
+        """Whether the engine can sample this request together with the others of its step.
+
+        Any other request needs a row sampler of its own.
+        """
         return not self.top_k and self.seed is self.top_scores is self.grammar is None
 
 

@@ -11,7 +11,6 @@ from partway.container.models.text.generation_request import ELSEWHERE, Ask, ask
 from partway.container.models.text.request_members import (
     Members,
     Refused,
-    members_of,
     quoted,
     string_of,
     text_of,
@@ -38,24 +37,29 @@ class StreamSession:
     system: str | None = None
     options: Members = field(default_factory=dict)
 
-    def ask_of(self, message: str | bytes) -> Ask:
-        """Parse a request of this session.
+    def ask_of_text(self, message: str | bytes) -> Ask:
+        """Take a message as the next user's turn.
 
         Raises:
-            Refused: the message is no request.
+            Refused: the message is no prompt.
         """
-        if not self.in_json:
-            ask = prompt_of(message)
-            return Ask(prompt=ask.prompt, sampling=sampling_of(self.options, "max_new_tokens"))
-        members = members_of(message)
-        if members is None:
-            raise Refused("the message must be a JSON object: a request, or a session")
+        ask = prompt_of(message)
+        return Ask(prompt=ask.prompt, sampling=sampling_of(self.options, "max_new_tokens"))
+
+    def ask_of_members(self, members: Members) -> Ask:
+        """Parse a request in JSON.
+
+        Raises:
+            Refused: the members are no request.
+        """
         given = {name: value for name, value in members.items() if value is not None}
         return ask_of({**self.options, **given})
 
 
-def is_session(message: str | bytes) -> bool:
-    """Whether a message is a JSON object with the type ``session``; it may be wrong otherwise.
+def opens_session(message: str | bytes) -> bool:
+    """Whether a stream's first message is a JSON object with the type ``session``.
+
+    The message may be wrong otherwise. Any other one is plain text, also if it looks like JSON.
 
     Raises:
         Refused: the message is too large, or not UTF-8.
@@ -67,16 +71,20 @@ def is_session(message: str | bytes) -> bool:
         members = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(members, Mapping) and members.get("type") == "session"
+    return isinstance(members, Mapping) and is_session(members)
 
 
-def session_of(message: str | bytes) -> StreamSession:
+def is_session(members: Members) -> bool:
+    return members.get("type") == "session"
+
+
+def session_of(members: Members) -> StreamSession:
     """Parse a session message.
 
     Raises:
         Refused: a member is unknown, or out of range.
     """
-    members = known_members(members_of(message) or {}, _KNOWN, ELSEWHERE)
+    members = known_members(members, _KNOWN, ELSEWHERE)
     options = {name: value for name, value in members.items() if name in _OPTIONS}
     sampling_of(options, "max_new_tokens")  # a wrong option is refused now
     format_ = string_of("format", members.get("format", "json"))

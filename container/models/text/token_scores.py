@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
+
+from partway.container.models.openai_events import json_of
+
+Buffer = bytes | bytearray
+
+#: Tokens whose names are kept, at some 300 bytes each: replies repeat few tokens of a vocabulary.
+_NAMES_KEPT: Final = 16_384
 
 #: A token that stands for one byte, in tokenizers with byte fallback.
 _BYTE: Final = re.compile(r"<0x([0-9A-F]{2})>")
@@ -27,7 +35,7 @@ class TokenScore:
 
 
 class TokenNames:
-    """The bytes of a tokenizer's tokens, each by itself.
+    """The bytes and texts of a tokenizer's tokens, each by itself. The names of some are kept.
 
     Args:
         tokenizer: the model's.
@@ -38,6 +46,7 @@ class TokenNames:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         is_byte_level = backend is not None and '"ByteLevel"' in backend.to_str()
         self._bytes = _byte_level() if is_byte_level else None
+        self._name = lru_cache(_NAMES_KEPT)(self._find_name)
 
     def bytes_of(self, token: int) -> bytes:
         name = str(self._tokenizer.convert_ids_to_tokens(token) or "")
@@ -49,32 +58,84 @@ class TokenNames:
 
     def members_of(self, token: int, logprob: float) -> dict[str, object]:
         """Return a token as a chat completion lists it; its bytes may be a part of a character."""
-        data = list(self.bytes_of(token))
-        return {"token": self._text_of(token), "logprob": logprob, "bytes": data}
+        text, data = self._name(token)
+        return {"token": text, "logprob": logprob, "bytes": data}
+
+    def entry_of(self, score: TokenScore) -> dict[str, object]:
+        """Return a token as an item of ``content`` in a chat completion's ``logprobs``."""
+        top = [self.members_of(*each) for each in score.top]
+        return {**self.members_of(score.token, score.logprob), "top_logprobs": top}
 
     def content_of(self, scores: Sequence[TokenScore]) -> dict[str, object]:
         """Return the member ``logprobs`` of a chat completion's choice."""
-        content = [
-            {
-                **self.members_of(score.token, score.logprob),
-                "top_logprobs": [self.members_of(*each) for each in score.top],
-            }
-            for score in scores
-        ]
-        return {"content": content, "refusal": None}
+        return {"content": [self.entry_of(score) for score in scores], "refusal": None}
 
     def lists_of(self, scores: Sequence[TokenScore]) -> dict[str, object]:
         """Return the member ``logprobs`` of a completion's choice."""
         return {
-            "tokens": [self._text_of(score.token) for score in scores],
+            "tokens": [self.text_of(score.token) for score in scores],
             "token_logprobs": [score.logprob for score in scores],
-            "top_logprobs": [
-                {self._text_of(token): logprob for token, logprob in score.top} for score in scores
-            ],
+            "top_logprobs": [self.top_of(score) for score in scores],
         }
 
-    def _text_of(self, token: int) -> str:
-        return self.bytes_of(token).decode("utf-8", "replace")
+    def top_of(self, score: TokenScore) -> dict[str, float]:
+        """Return a token's item of ``top_logprobs`` in a completion's ``logprobs``."""
+        return {self.text_of(token): logprob for token, logprob in score.top}
+
+    def text_of(self, token: int) -> str:
+        return self._name(token)[0]
+
+    def _find_name(self, token: int) -> tuple[str, list[int]]:
+        data = self.bytes_of(token)
+        return data.decode("utf-8", "replace"), list(data)
+
+
+class ContentReport:
+    """The member ``logprobs`` of a whole chat completion, as JSON that grows with the reply.
+
+    Serialized at once, the tokens of a long reply would hold up the event loop for a second.
+    """
+
+    def __init__(self, names: TokenNames) -> None:
+        self._names = names
+        self._entries = bytearray()
+
+    def add(self, scores: Sequence[TokenScore]) -> None:
+        for score in scores:
+            _append(self._entries, self._names.entry_of(score))
+
+    def parts(self) -> list[Buffer]:
+        """Return the JSON in parts: copying megabytes takes milliseconds."""
+        return [b'{"content":[', self._entries, b'],"refusal":null}']
+
+
+class ListsReport:
+    """The member ``logprobs`` of a whole completion, as JSON that grows with the reply."""
+
+    def __init__(self, names: TokenNames) -> None:
+        self._names = names
+        self._tokens, self._logprobs, self._top = bytearray(), bytearray(), bytearray()
+
+    def add(self, scores: Sequence[TokenScore]) -> None:
+        for score in scores:
+            _append(self._tokens, self._names.text_of(score.token))
+            _append(self._logprobs, score.logprob)
+            _append(self._top, self._names.top_of(score))
+
+    def parts(self) -> list[Buffer]:
+        """Return the JSON in parts: copying megabytes takes milliseconds."""
+        return [
+            *(b'{"tokens":[', self._tokens),
+            *(b'],"token_logprobs":[', self._logprobs),
+            *(b'],"top_logprobs":[', self._top, b"]}"),
+        ]
+
+
+def _append(items: bytearray, value: object) -> None:
+    """Append a value to the items of a JSON array."""
+    if items:
+        items += b","
+    items += json_of(value)
 
 
 def _byte_level() -> dict[str, int]:

@@ -23,13 +23,13 @@ class Tools:
 
     Attributes:
         functions: each with ``name``, ``parameters`` and, maybe, ``description``.
-        callable: names of those that may be called.
+        allowed_names: names of those that may be called.
         required: whether the reply must be a call.
         parallel: whether a reply may have several calls.
     """
 
     functions: tuple[dict[str, Any], ...]
-    callable: tuple[str, ...]
+    allowed_names: tuple[str, ...]
     required: bool = False
     parallel: bool = True
 

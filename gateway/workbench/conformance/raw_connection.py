@@ -14,6 +14,7 @@ import h11
 from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.verdict import Broken
+from partway.protocol.limits import MAX_INTERIM_RESPONSES
 
 #: Seconds for an answer whose time no clause limits.
 PATIENCE: Final = 10.0
@@ -25,6 +26,8 @@ SLOWEST: Final = 1 << 20
 #: Most bytes of an answer's body, and most pieces: a piece costs more than a byte.
 MAX_BODY: Final = 16 << 20
 MAX_PIECES: Final = 100_000
+
+_INTERIM: Final = "send the answer after its interim responses (100 to 199), or send none of these"
 
 _READ = 1 << 16
 
@@ -40,8 +43,7 @@ class HttpAnswer:
 
     Attributes:
         headers: names, in lower case, and values.
-        chunks: the pieces of the body as they came: seconds since the request, bytes.
-        head_after: seconds from the request to the response's head.
+        chunks: the pieces of the body, each with the number of the read that brought it.
         after: seconds from the request to the response's end.
     """
 
@@ -49,8 +51,7 @@ class HttpAnswer:
     reason: str
     headers: Mapping[str, str]
     body: bytes
-    chunks: tuple[tuple[float, bytes], ...]
-    head_after: float
+    chunks: tuple[tuple[int, bytes], ...]
     after: float
 
     @property
@@ -101,8 +102,10 @@ class Link:
         """Read the next bytes; b"" at the end of the connection.
 
         Raises:
-            TimeoutError: nothing came.
+            TimeoutError: nothing came, or no time is left: bytes that always come end no wait.
         """
+        if timeout <= 0:
+            raise TimeoutError
         async with asyncio.timeout(timeout):
             try:
                 data = await self.reader.read(_READ)
@@ -208,7 +211,8 @@ async def read_answer(
         read: bytes of the answer that have been read already.
 
     Raises:
-        Broken: the answer is too long, or the connection ended before it.
+        Broken: the answer is too long, the connection ended before it, or only interim responses
+            came.
         h11.RemoteProtocolError: the answer is not HTTP.
         TimeoutError: the answer does not come in time.
     """
@@ -218,24 +222,21 @@ async def read_answer(
     if read:
         parser.receive_data(read)
     head: h11.Response | None = None
-    head_after = 0.0
-    chunks: list[tuple[float, bytes]] = []
-    size = 0
+    chunks: list[tuple[int, bytes]] = []
+    size = interim = reads = 0
     while True:
         event = parser.next_event()
-        now = time.monotonic() - began
         if event is h11.NEED_DATA:
-            parser.receive_data(await link.read(max(0.0, timeout - now)))
+            parser.receive_data(await link.read(began + timeout - time.monotonic()))
+            reads += 1
         elif isinstance(event, h11.Response):
-            if event.http_version not in (b"1.0", b"1.1"):
-                version = event.http_version.decode("ascii")
-                raise h11.RemoteProtocolError(f"HTTP/{version} was given; it must be HTTP/1.1")
-            head, head_after = event, now
-            raw = _response_head(event)
-            what = f"the head of an answer, {event.status_code}"
-            link.exchange.note("received", what, raw, len(raw))
+            _note_head(link, event)
+            head = event
+        elif isinstance(event, h11.InformationalResponse):
+            interim += 1
+            _check_interim(interim, event, method)
         elif isinstance(event, h11.Data):
-            chunks.append((now, bytes(event.data)))
+            chunks.append((reads, bytes(event.data)))
             size += len(event.data)
             if size > MAX_BODY:
                 raise Broken(f"the answer to {method} has more than {MAX_BODY} bytes")
@@ -254,9 +255,25 @@ async def read_answer(
         headers={name.decode(): value.decode("latin-1") for name, value in head.headers},
         body=b"".join(data for _, data in chunks),
         chunks=tuple(chunks),
-        head_after=head_after,
         after=time.monotonic() - began,
     )
+
+
+def _note_head(link: Link, event: h11.Response) -> None:
+    if event.http_version not in (b"1.0", b"1.1"):
+        version = event.http_version.decode("ascii")
+        raise h11.RemoteProtocolError(f"HTTP/{version} was given; it must be HTTP/1.1")
+    raw = _response_head(event)
+    link.exchange.note("received", f"the head of an answer, {event.status_code}", raw, len(raw))
+
+
+def _check_interim(count: int, event: h11.InformationalResponse, method: str) -> None:
+    if count > MAX_INTERIM_RESPONSES:
+        raise Broken(
+            f"more than {MAX_INTERIM_RESPONSES} interim responses came, and no answer to {method}; "
+            f"the last was {event.status_code}",
+            _INTERIM,
+        )
 
 
 def _response_head(event: h11.Response) -> bytes:

@@ -193,7 +193,7 @@ class Peer:
         deadline = time.monotonic() + timeout
         try:
             while (frame := self._next()) is None:
-                data = await self.link.read(max(0.0, deadline - time.monotonic()))
+                data = await self.link.read(deadline - time.monotonic())
                 if not data:
                     raise Closed(None)
                 self._decoder.feed(data)
@@ -234,7 +234,7 @@ class Peer:
         """
         deadline = time.monotonic() + timeout
         while True:
-            frame = await self.frame(max(0.0, deadline - time.monotonic()))
+            frame = await self.frame(deadline - time.monotonic())
             message = await self.take(frame)
             if message is not None:
                 return message
@@ -274,7 +274,7 @@ class Peer:
         deadline = time.monotonic() + timeout
         had = len(self.pongs)
         while len(self.pongs) == had:
-            message = await self.take(await self.frame(max(0.0, deadline - time.monotonic())))
+            message = await self.take(await self.frame(deadline - time.monotonic()))
             self.unasked += message is not None
         return self.pongs[-1]
 
@@ -287,7 +287,7 @@ class Peer:
         deadline = time.monotonic() + timeout
         try:
             while True:
-                await self.message(max(0.0, deadline - time.monotonic()))
+                await self.message(deadline - time.monotonic())
         except Closed as closed:
             return closed.close
 
@@ -316,7 +316,7 @@ class Peer:
         """
         deadline = time.monotonic() + timeout
         rest = self._behind_close
-        while data := await self.link.read(max(0.0, deadline - time.monotonic())):
+        while data := await self.link.read(deadline - time.monotonic()):
             rest += len(data)
         return rest
 
@@ -366,7 +366,7 @@ async def upgrade(
     read = b""
     try:
         while b"\r\n\r\n" not in read:
-            data = await link.read(max(0.0, timeout - (time.monotonic() - began)))
+            data = await link.read(began + timeout - time.monotonic())
             if not data:
                 before = f"; before that came {shown(read)}" if read else ""
                 raise Broken(f"the connection ended without an answer to the upgrade{before}")
@@ -379,7 +379,7 @@ async def upgrade(
     status, *lines = head.decode("latin-1").split("\r\n")
     link.exchange.note("received", status, read, len(head) + 4)
     if not status.startswith("HTTP/1.1 101"):
-        return NotGranted(await _refusal(link, read, timeout))
+        return NotGranted(await _refusal(link, read, began, timeout))
     fields = {
         name.strip().lower(): value.strip()
         for name, _, value in (line.partition(":") for line in lines)
@@ -388,9 +388,9 @@ async def upgrade(
     return Peer(link, fields, rest)
 
 
-async def _refusal(link: Link, read: bytes, timeout: float) -> HttpAnswer:
+async def _refusal(link: Link, read: bytes, began: float, timeout: float) -> HttpAnswer:
     try:
-        return await read_answer(link, "GET", time.monotonic(), timeout, read)
+        return await read_answer(link, "GET", began, timeout, read)
     except h11.RemoteProtocolError as error:
         raise Broken(not_http("the answer to the upgrade", link, error)) from None
     except TimeoutError:

@@ -224,7 +224,7 @@ class Trial:
         deadline = time.monotonic() + probe.timeout
         while came < probe.replies or not matched:
             try:
-                reply = await peer.message(max(0.0, deadline - time.monotonic()))
+                reply = await peer.message(deadline - time.monotonic())
             except TimeoutError:
                 raise Broken(
                     f"{what}: within {probe.timeout:g} s {_came(came, peer, last)}; the probe "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -35,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 # --- What the upstream is asked ------------------------------------------------------------------
 
 
-QUERY = "model=a+b&tag=1&tag=2&empty=&q=%2B%20"
+QUERY = "model=a+b&tag=1&tag=2&empty=&q=%2B%20%23&u=a:/?@b"
 
 
 @pytest.mark.clause("1.6-1")
@@ -53,8 +55,32 @@ async def test_path_and_query(asked: str, target: str) -> None:
     routes = ["v1/listen=ws://127.0.0.1:{port}/listen?key=1", "/v1/speak"]
     async with bridging(routes=routes) as bridge:
         _, model = await bridge.open(asked)
-        assert model.target == target
+        assert model.request.startswith(b"GET %s HTTP/1.1\r\n" % target.encode())
         assert model.header("Host") == f"127.0.0.1:{bridge.upstream.port}"
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (b"a=1#b=2", "'#' at place 3"),
+        (b'a="1"', "'\"' at place 2"),
+        (b"a=<1>", "'<' at place 2"),
+        (b"a=1|2", "'|' at place 3"),
+        (b"a=%2", "'%' at place 2"),
+        (b"a=\\", "'\\\\' at place 2"),
+    ],
+)
+async def test_a_query_that_a_server_might_read_otherwise_is_refused(
+    query: bytes, found: str
+) -> None:
+    async with bridging() as bridge:
+        request = upgrade_request(f"{STREAM}?QUERY").replace(b"QUERY", query)
+        refused = await bridge.request(request)
+        assert (refused.status, found in refused.body.decode()) == (400, True), refused
+        for raw in (b"a=1 b=2", b"a=1\x01", b"a=\xc3\xa9", b"a=1\tb"):
+            assert (await bridge.request(request.replace(query, raw))).status == 400
+        _, model = await bridge.open(f"{STREAM}?first=1")
+        assert model.request.startswith(b"GET /v1/realtime?first=1 HTTP/1.1\r\n")
 
 
 async def test_a_path_that_leads_nowhere() -> None:
@@ -169,6 +195,58 @@ async def test_a_refused_upgrade(
         assert b"127.0.0.1" not in refused.body
         bridge.upstream.answer = switching
         await bridge.open()
+
+
+SECRET = "s3cret+of/the=upstream"
+
+
+@pytest.mark.parametrize(
+    ("status", "passes", "spelled"),
+    [
+        (401, False, lambda head: head.decode()),
+        (500, False, lambda head: json.dumps(dict(line.split(": ") for line in lines_of(head)))),
+        (400, False, lambda head: html.escape(head.decode())),
+        (
+            400,
+            False,
+            lambda head: "x" * (2048 - len("authorization: bearer s3cret+o")) + lower(head),
+        ),
+        (401, True, lambda _: "no model s3cret of the Bearer"),
+    ],
+    ids=["raw", "JSON", "HTML", "cut", "another text"],
+)
+async def test_a_refusal_that_shows_the_credential_is_withheld(
+    status: int,
+    passes: bool,
+    spelled: Callable[[bytes], str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with bridging(authorization=f"Bearer {SECRET}") as bridge:
+        bridge.upstream.answer = lambda head: refusing(f"{status} No", spelled(head))(head)
+        refused = await bridge.request(upgrade_request(STREAM))
+        assert refused.status == status
+        own = b"the upstream refused the stream\n"
+        assert refused.body == (spelled(b"").encode() if passes else own)
+        why = "its body is not passed on, since it shows PARTWAY_UPSTREAM_AUTHORIZATION"
+        assert (why in caplog.text) is not passes
+        assert "s3cret" not in caplog.text
+
+
+def lines_of(head: bytes) -> list[str]:
+    return head.decode().rstrip().split("\r\n")[1:]
+
+
+def lower(head: bytes) -> str:
+    """The line with the credential, its name and scheme in lower case."""
+    (line,) = (each for each in lines_of(head) if each.startswith("Authorization: "))
+    return line.replace("A", "a").replace("B", "b")
+
+
+async def test_a_refusal_in_a_coding_is_withheld() -> None:
+    async with bridging() as bridge:
+        bridge.upstream.answer = refusing("400 No", "packed", "Content-Encoding: gzip")
+        refused = await bridge.request(upgrade_request(STREAM))
+        assert (refused.status, refused.body) == (400, b"the upstream refused the stream\n")
 
 
 async def test_an_upstream_that_does_not_answer_the_upgrade() -> None:

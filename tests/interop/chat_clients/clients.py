@@ -8,7 +8,7 @@ server's members, the client's name, ``enough``, and ``most`` and ``stop`` for t
 ``stream``  ``said``                  ``{"pieces", "usage"}``
 ``tool``    ``said``, ``tool``        ``{"calls", "text"}``: a tool of the client's is called, and
                                       its result is answered
-``schema``  ``said``, ``schema``      the object that the answer is
+``schema``  ``said``, ``schema``      the object that the answer is, or the answer's text
 ``leave``   ``said``                  how many pieces came before the client left: ``enough``
 ``embed``   ``texts``                 vectors
 ==========  ========================  =============================================================

@@ -14,6 +14,7 @@ from langchain_aws.chat_models.sagemaker_endpoint import (
     ChatSagemakerEndpoint,
 )
 from langchain_aws.llms.sagemaker_endpoint import LLMContentHandler, SagemakerEndpoint
+from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from told import follow
@@ -154,7 +155,10 @@ class Driver:
     async def schema(self, at: dict[str, Any], said: str, schema: Any) -> Any:
         wanted = {"title": "weather", **schema}
         asked = model(at, streamed=False).with_structured_output(wanted, method="json_schema")
-        return await asked.ainvoke(said)
+        try:
+            return await asked.ainvoke(said)
+        except OutputParserException as error:
+            return error.llm_output
 
     async def embed(self, at: dict[str, Any], texts: list[str]) -> list[list[float]]:
         embeddings = OpenAIEmbeddings(

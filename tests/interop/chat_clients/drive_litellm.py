@@ -87,9 +87,10 @@ class Driver:
             "text": answer.choices[0].message.content,
         }
 
-    async def schema(self, at: dict[str, Any], said: str, schema: Any) -> Any:
+    async def schema(self, at: dict[str, Any], said: str, schema: Any) -> str:
         wanted = {"type": "json_schema", "json_schema": {"name": "weather", "schema": schema}}
-        return json.loads((await self.whole(at, said, response_format=wanted))["text"])
+        text: str = (await self.whole(at, said, response_format=wanted))["text"]
+        return text
 
     async def embed(self, at: dict[str, Any], texts: list[str]) -> list[list[float]]:
         where = asked(at, streamed=False)

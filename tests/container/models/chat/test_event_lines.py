@@ -25,10 +25,27 @@ def test_events_wherever_they_are_cut(cuts):
     assert [data for piece in pieces for data in lines.add(piece)] == FOUND
 
 
-@pytest.mark.parametrize("piece", [b"a" * 60_000, b"data: " + b"a" * 60_000 + b"\n"])
-def test_an_event_that_is_too_long(piece):
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"a" * 60_000,
+        b"data: " + b"a" * 60_000 + b"\n",
+        b": comment\n" * 6_000,
+        b": comment\r\n\r\n" * 6_000,
+        b"\n" * 60_000,
+        b"id: 7\n\n" * 6_000,
+    ],
+)
+def test_too_many_bytes_without_an_event(piece):
     lines = EventLines()
     for _ in range(MAX_EVENT_BYTES // len(piece)):
         assert list(lines.add(piece)) == []
     with pytest.raises(EventTooLong, match=f"more than {MAX_EVENT_BYTES} bytes"):
         list(lines.add(piece * 10))
+
+
+def test_an_event_begins_a_new_count():
+    lines = EventLines()
+    for _ in range(3):
+        assert list(lines.add(b":\n" * (MAX_EVENT_BYTES // 4))) == []
+        assert list(lines.add(b"data: a\n\n")) == [b"a"]

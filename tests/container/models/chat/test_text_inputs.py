@@ -53,9 +53,14 @@ class Running:
         self.fake = fake
 
     async def ask(self, **members: object) -> tuple[int, bytes]:
+        return await self.send(json.dumps(members).encode())
+
+    async def send(self, body: bytes) -> tuple[int, bytes]:
         async with (
             aiohttp.ClientSession() as session,
-            session.post(self.url, json=members) as response,
+            session.post(
+                self.url, data=body, headers={"Content-Type": "application/json"}
+            ) as response,
         ):
             return response.status, await response.read()
 
@@ -88,6 +93,37 @@ async def test_a_whole_answer(start) -> None:
     assert asked == {"model": "m", "prompt": "hi ", **sent, "stream": True}
     _, body = await running.ask(inputs="hi ", parameters={"return_full_text": True})
     assert json.loads(body) == [{"generated_text": "hi Hello ?"}]
+
+
+async def test_of_a_repeated_member_the_last_counts(start) -> None:
+    running = await start(hello)
+    await running.send(
+        b'{"inputs": "\\ud83d", "stream": 1, "inputs": "hi \\ud83d", "stream": null}'
+    )
+    ((_, asked, _),) = running.fake.requests
+    assert asked["prompt"] == "hi \ud83d"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"inputs": %b}' % (b"1" * 5000),
+        b'{"inputs": "hi", "parameters": %b}' % (b"[" * 900 + b"]" * 900),
+        b'{"inputs": "hi", "parameters": {"top_k": %b}}' % (b"1" * 5000),
+    ],
+)
+async def test_a_value_that_cannot_be_read_is_refused(start, body) -> None:
+    """JSON allows numbers of any length; Python's reader takes up to 4,300 digits."""
+    running = await start(hello)
+    status, answer = await running.send(body)
+    assert status == 400
+    assert json.loads(answer)["error"]["message"].startswith(("inputs: ", "parameters: "))
+
+
+async def test_a_member_without_a_meaning_is_not_read(start) -> None:
+    running = await start(hello)
+    status, _ = await running.send(b'{"inputs": "x", "a": %b}' % (b"1" * 5000))
+    assert status == 200
 
 
 async def test_an_answer_in_events(start) -> None:
@@ -132,15 +168,6 @@ async def test_a_client_that_leaves_ends_the_upstream_s_work(start) -> None:
     ):
         assert b"first" in await response.content.readuntil(b"\n\n")
     await asyncio.wait_for(running.fake.left.wait(), 20.0)
-
-
-async def test_a_body_that_cannot_be_read_is_refused(start) -> None:
-    """JSON allows numbers of any length; Python's reader takes up to 4,300 digits."""
-    running = await start(hello)
-    body = b'{"inputs": "x", "a": %b}' % (b"1" * 5000)
-    async with aiohttp.ClientSession() as session, session.post(running.url, data=body) as answer:
-        assert answer.status == 400
-        assert "inputs" in (await answer.json())["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ import jsonschema
 import pytest
 import torch
 
+from partway.container.models.text import row_sampling
+from partway.container.models.text.grammars import Grammars
 from partway.container.models.text.model import Text
+from partway.container.models.text.output_constraints import Constraint
 from partway.container.testing import Served
 from tests.container.models.text.engine_check import until
 from tests.container.models.text.tiny import CHAT, make_chain
@@ -36,6 +40,7 @@ ARGUMENTS = {
     "required": ["a"],
     "additionalProperties": False,
 }
+TEXT = {"type": "string", "maxLength": 9}
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": ARGUMENTS}}
     for name in ("one", "two")
@@ -156,6 +161,46 @@ async def test_a_form_that_becomes_too_complex_is_its_request_s_trouble(noisy: C
     assert await beside == await noisy.said(temperature=0, max_tokens=100)
 
 
+async def test_prompts_never_wait_for_schemas(
+    noisy: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More schemas than tokenizing threads are held; a plain prompt is answered beside them."""
+    begun, go_on = threading.Event(), threading.Event()
+    compiled = Grammars.compiled
+
+    def held(self: Grammars, constraint: Constraint) -> Any:
+        begun.set()
+        assert go_on.wait(20)
+        return compiled(self, constraint)
+
+    monkeypatch.setattr(Grammars, "compiled", held)
+    formed = [asyncio.create_task(noisy.choice(response_format=IN_SCHEMA)) for _ in range(4)]
+    try:
+        assert await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.wait_for(noisy.said(max_tokens=3), 15)
+        assert not any(task.done() for task in formed)
+    finally:
+        go_on.set()
+    for choice in await asyncio.gather(*formed):
+        jsonschema.validate(json.loads(choice["message"]["content"]), SCHEMA)
+
+
+async def test_a_schema_that_would_take_seconds_is_refused(noisy: Client) -> None:
+    """Each part multiplies the grammar; its text has two kilobytes."""
+    parts = [
+        {
+            "anyOf": [
+                {"properties": {f"{part}{at}": TEXT}, "required": [f"{part}{at}"]} for at in "abc"
+            ]
+        }
+        for part in range(6)
+    ]
+    schema = {"type": "object", "allOf": parts}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    said = await noisy.refusal(response_format=form)
+    assert said.startswith("response_format: cannot be compiled: grammar size (number of symbols)")
+
+
 async def test_without_llguidance(
     serve: Callable[..., Any], noise: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +254,30 @@ async def test_the_likeliest_of_one_is_the_likeliest(noisy: Client) -> None:
     assert await noisy.said(temperature=2, top_k=1, max_tokens=20) == greedy
     assert await noisy.said(temperature=2, top_p=1e-6, seed=1, max_tokens=20) == greedy
     assert await noisy.said(temperature=2, seed=1, max_tokens=20) != greedy
+
+
+@pytest.mark.parametrize("spread", [0.1, 2, 6])
+@pytest.mark.parametrize("size", [100, 2048, 8192])
+def test_a_nucleus_is_the_smallest_that_has_the_share(size: int, spread: float) -> None:
+    torch.manual_seed(0)
+    shares = (torch.randn(size) * spread).softmax(-1, dtype=torch.float64)
+    likeliest = sorted(shares.tolist(), reverse=True)
+    for share in (1e-9, 0.5, 0.9, 0.99999):
+        kept = row_sampling._nucleus(shares, share)
+        found = kept[kept > 0].sort(descending=True).values
+        assert found.tolist() == likeliest[: len(found)]
+        assert sum(likeliest[: len(found) - 1]) < share
+        assert sum(likeliest[: len(found)]) == pytest.approx(share) or float(kept.sum()) > share
+        assert torch.equal(kept[kept > 0], shares[kept > 0])  # each in its place
+
+
+def test_a_nucleus_among_few_tokens_needs_no_order_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.Tensor, "sort", lambda *_, **__: pytest.fail("all were sorted"))
+    torch.manual_seed(0)
+    shares = (torch.randn(8192) * 8).softmax(-1, dtype=torch.float64)
+    assert 0 < int((row_sampling._nucleus(shares, 0.5) > 0).sum()) < 2048
 
 
 async def test_probabilities_are_the_model_s(serve: Callable[..., Any], noise: Path) -> None:

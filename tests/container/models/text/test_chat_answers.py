@@ -102,6 +102,27 @@ async def test_log_probabilities_come_with_the_pieces_of_their_tokens() -> None:
     ]
 
 
+@pytest.mark.parametrize("said", ['"logprobs":null', "a"])
+async def test_a_whole_answer_with_scores_is_serialized_in_small_steps(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    dumps = json.dumps
+
+    def measured(value: object, **options: Any) -> str:
+        text = dumps(value, **options)
+        sizes.append(len(text))
+        return text
+
+    monkeypatch.setattr(json, "dumps", measured)
+    names = TokenNames(Letters())
+    whole = await answer(token_names=names).whole(spoken(*[said] * 100, scored=True))
+    (choice,) = json.loads(whole)["choices"]
+    assert choice["message"]["content"] == said * 100
+    assert choice["logprobs"]["content"] == [scored(letter) for letter in said * 100]
+    assert max(sizes) < len(said) * 200 + 400  # the answer without its scores
+
+
 CALL = '{"name": "f", "arguments": {"a": 1}}'
 
 

@@ -19,6 +19,7 @@ from partway.container.models.text.sampling_options import IMPOSSIBLE, Sampling
 from partway.container.models.text.tools import MAX_TOOLS, ToolCall, Tools
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 
+TOO_MANY_STEPS = "the least common multiple of all multipleOf must be at most 10000"
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "f", "description": "F", "strict": True}}
 ASK = Ask(messages=(ChatTurn("user", "hi"),))
@@ -297,6 +298,26 @@ def test_other_parts_are_refused(content: object, reason: str) -> None:
                 }
             ),
             f"response_format.json_schema.schema: must have at most {MAX_SCHEMA_BYTES} bytes",
+        ),
+        (
+            body(
+                response_format={
+                    "type": "json_schema",
+                    "json_schema": {
+                        "schema": {"anyOf": [{"multipleOf": 99.7}, {"multipleOf": 11}]}
+                    },
+                }
+            ),
+            f"response_format.json_schema.schema: {TOO_MANY_STEPS}",
+        ),
+        (
+            body(
+                response_format={
+                    "type": "json_schema",
+                    "json_schema": {"schema": {"items": {"multipleOf": 1e300}}},
+                }
+            ),
+            f"response_format.json_schema.schema: {TOO_MANY_STEPS}",
         ),
         (
             b'{"messages": [{"role": "assistant", "tool_calls": [{}]}]}',

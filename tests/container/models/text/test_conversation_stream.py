@@ -415,3 +415,23 @@ async def test_a_client_that_leaves_gives_its_reply_up(scene: Scene) -> None:
     scene.talk.cancel()
     await asyncio.wait((scene.talk,))
     assert reply.finish == "cancelled"
+
+
+async def test_messages_in_json_are_parsed_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.ask(IN_JSON, {"prompt": "a"})
+    (await scene.reply()).say("", "stop")
+    await scene.heard(end_of("stop"))
+    parsed: list[str] = []
+    loads = json.loads
+
+    def noted(text: str, **options: Any) -> Any:
+        parsed.append(text)
+        return loads(text, **options)
+
+    monkeypatch.setattr(json, "loads", noted)
+    later = [json.dumps({**IN_JSON, "seed": 1}), json.dumps({"prompt": "b"})]
+    scene.ask(*later)
+    await scene.reply()
+    assert parsed == later

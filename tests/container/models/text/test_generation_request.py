@@ -17,7 +17,7 @@ from partway.container.models.text.generation_request import (
     ask_of,
     prompt_of,
 )
-from partway.container.models.text.output_constraints import Constraint
+from partway.container.models.text.output_constraints import Constraint, json_rule
 from partway.container.models.text.request_members import (
     MAX_TEXT_BYTES,
     Refused,
@@ -385,3 +385,9 @@ def test_whatever_comes_is_an_ask_or_a_refusal(message: str | bytes) -> None:
         assert (asked.messages is None) is not (asked.prompt is None)
     assert len(reason.encode()) <= MAX_CLOSE_REASON_BYTES
     assert reason.isprintable()
+
+
+@pytest.mark.parametrize("steps", [(0.01, 5, 100), (5, 5, 5, 5), (10_000,), (0, -1), (97, 103)])
+def test_schemas_that_count_in_steps(steps: tuple[float, ...]) -> None:
+    written = {"items": [{"type": "number", "multipleOf": step} for step in steps]}
+    assert json_rule("schema", written).startswith("%json ")

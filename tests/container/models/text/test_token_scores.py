@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from partway.container.models.text.token_scores import TokenNames
+from partway.container.models.text.token_scores import (
+    ContentReport,
+    ListsReport,
+    TokenNames,
+    TokenScore,
+)
 
 
 class Named:
@@ -14,11 +21,13 @@ class Named:
         self._names = names
         self.backend_tokenizer = self
         self._decoder = decoder
+        self.asked: list[int] = []
 
     def to_str(self) -> str:
         return self._decoder
 
     def convert_ids_to_tokens(self, token: int) -> str | None:
+        self.asked.append(token)
         return self._names[token] if token < len(self._names) else None
 
 
@@ -55,3 +64,23 @@ def test_a_part_of_a_character() -> None:
     names = TokenNames(Named("ðŁ", decoder='"ByteLevel"'))
     expected = {"token": "\ufffd", "logprob": -1.0, "bytes": [0xF0, 0x9F]}
     assert names.members_of(0, -1.0) == expected
+
+
+SCORES = [TokenScore(0, -0.5, ((0, -0.5), (1, -1.25))), TokenScore(1, -2.0), TokenScore(0, -0.5)]
+
+
+def test_the_name_of_a_token_is_found_once() -> None:
+    tokenizer = Named("a", "é")
+    TokenNames(tokenizer).content_of(SCORES * 10)
+    assert tokenizer.asked == [0, 1]
+
+
+@pytest.mark.parametrize("cut", range(len(SCORES) + 1))
+def test_a_report_is_the_same_however_it_grows(cut: int) -> None:
+    names = TokenNames(Named("a", 'é\n"'))
+    content, lists = ContentReport(names), ListsReport(names)
+    for report in (content, lists):
+        report.add(SCORES[:cut])
+        report.add(SCORES[cut:])
+    assert json.loads(b"".join(content.parts())) == names.content_of(SCORES)
+    assert json.loads(b"".join(lists.parts())) == names.lists_of(SCORES)

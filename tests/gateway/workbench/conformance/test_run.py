@@ -526,6 +526,38 @@ async def test_an_answer_in_pieces_without_an_end_is_not_all_kept(monkeypatch) -
         await raw_connection.read_answer(stream.link, "GET", time.monotonic(), 5)
 
 
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+ONLY_INTERIM = r"^more than 16 interim responses came, and no answer to GET; the last was 103$"
+
+
+async def test_interim_responses_without_an_end_are_no_answer() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    link = told(EARLY * 16 + answer).link
+    assert (await raw_connection.read_answer(link, "GET", time.monotonic(), 5)).status == 200
+    for ask in (
+        raw_connection.read_answer(told(EARLY * 20).link, "GET", time.monotonic(), 5),
+        raw_connection.ask(told(EARLY * 20).link, "GET", "/ping", {}),
+        raw_stream.upgrade(told(EARLY * 20).link, "/", {}),
+    ):
+        with pytest.raises(Broken, match=ONLY_INTERIM):
+            await ask
+
+
+async def test_bytes_that_always_come_do_not_prolong_a_wait() -> None:
+    """Bytes that have arrived are read at once, so each read must look at the clock."""
+    for data, waiting in (
+        (EARLY, lambda link: raw_connection.read_answer(link, "GET", time.monotonic() - 5, 5)),
+        (b"HTTP", lambda link: raw_stream.upgrade(link, "/", {}, timeout=0)),
+        (b"\x82\x00", lambda link: Peer(link, {}, b"").closed(timeout=0)),
+        (b"\x82\x00", lambda link: Peer(link, {}, b"").rest(timeout=0)),
+        (b"\x89\x00", lambda link: Peer(link, {}, b"").message(timeout=0)),
+    ):
+        link = told(data * 8).link
+        with pytest.raises((TimeoutError, Broken), match=r"^$|no answer to the upgrade within 0 s"):
+            await waiting(link)
+        assert await link.read(1) == data * 8
+
+
 @pytest.mark.parametrize("version", ["0.9", "1.2", "2.0"])
 async def test_an_answer_of_another_version_is_none(version) -> None:
     """The gateway takes none either."""

@@ -2,7 +2,9 @@
 
 import { readFile } from "node:fs/promises";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { embedMany, generateText, jsonSchema, Output, stepCountIs, streamText, tool as toolOf } from "ai";
+import {
+  embedMany, generateText, jsonSchema, NoObjectGeneratedError, Output, stepCountIs, streamText, tool as toolOf,
+} from "ai";
 import { follow } from "./told.mjs";
 
 const provider = ({ base, key }) =>
@@ -66,10 +68,15 @@ const driver = {
   },
 
   async schema({ at, said, schema }) {
-    const answer = await generateText({
-      ...asked(at, said), output: Output.object({ schema: jsonSchema(schema) }),
-    });
-    return answer.output;
+    try {
+      const answer = await generateText({
+        ...asked(at, said), output: Output.object({ schema: jsonSchema(schema) }),
+      });
+      return answer.output;
+    } catch (error) {
+      if (NoObjectGeneratedError.isInstance(error)) return error.text;
+      throw error;
+    }
   },
 
   async embed({ at, texts }) {

@@ -68,8 +68,7 @@ const driver = {
 
   async schema({ at, said, schema }) {
     const format = { type: "json_schema", json_schema: { name: "weather", schema } };
-    const { text } = await driver.whole({ at, said, response_format: format });
-    return JSON.parse(text);
+    return (await driver.whole({ at, said, response_format: format })).text;
   },
 
   async embed({ at, texts }) {

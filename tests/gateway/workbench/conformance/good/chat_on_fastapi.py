@@ -1,5 +1,6 @@
 """The container on FastAPI, with OpenAI's path: a model that says the question again."""
 
+import asyncio
 import json
 import os
 import sys
@@ -41,6 +42,7 @@ async def chat(request: Request) -> Response:
 
 async def events(asked: dict[str, Any], text: str) -> AsyncIterator[str]:
     for word in text.split(" "):
+        await asyncio.sleep(0.02)  # a model thinks about each word
         yield event([{"index": 0, "delta": {"content": word}, "finish_reason": None}])
     yield event([{"index": 0, "delta": {}, "finish_reason": "stop"}])
     if (asked.get("stream_options") or {}).get("include_usage"):

@@ -285,6 +285,18 @@ class BuffersEvents(ChatContainer):
         await writer.drain()
 
 
+@mutant("openai.unbuffered")
+class BuffersChunks(ChatContainer):
+    """Sends all events in one chunk when the last one is ready, as a proxy does that buffers."""
+
+    async def stream_answer(self, writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
+        body = b"".join([event async for event in self.events(asked)])
+        writer.write(f"HTTP/1.1 200 OK\r\n{self.event_type()}".encode())
+        writer.write(b"Transfer-Encoding: chunked\r\n\r\n")
+        await self.send_chunk(writer, body)
+        await self.send_chunk(writer, b"")
+
+
 @mutant("openai.usage")
 class CountsNoTokens(ChatContainer):
     """Ignores stream_options."""

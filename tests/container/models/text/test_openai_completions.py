@@ -1,4 +1,4 @@
-"""Completions of a plain prompt: bodies in, objects and events out."""
+"""OpenAI's completions of a plain prompt: bodies in, objects and events out."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import pytest
 
 from partway.container.models.openai_events import DONE
 from partway.container.models.text.generation_request import Ask
-from partway.container.models.text.request_members import Refused
-from partway.container.models.text.sampling_options import IMPOSSIBLE, Sampling
-from partway.container.models.text.text_completions import (
+from partway.container.models.text.openai_completions import (
     CompletionAsk,
-    GeneratedAnswer,
     TextAnswer,
     completion_of,
-    inputs_of,
-    is_inputs,
 )
+from partway.container.models.text.request_members import Refused
+from partway.container.models.text.sampling_options import IMPOSSIBLE, Sampling
 from partway.container.models.text.token_scores import TokenNames
 from tests.container.models.text.spoken import Letters, spoken
 
@@ -47,54 +44,24 @@ def test_a_completion() -> None:
     assert completion_of({"prompt": " \n"}) == CompletionAsk(raw(" \n"))
 
 
-def test_inputs() -> None:
-    members = {
-        "inputs": "hi",
-        "parameters": {
-            "max_new_tokens": 3,
-            "do_sample": False,
-            "return_full_text": True,
-            "temperature": None,
-            "watermark": True,
-            "details": True,
-        },
-        "stream": True,
-        "options": {},
-    }
-    expected = CompletionAsk(
-        raw("hi", Sampling(max_new_tokens=3, temperature=0.0)),
-        stream=True,
-        full_text=True,
-        ignored=frozenset({"options", "watermark"}),
-    )
-    assert inputs_of(members) == expected
-    assert is_inputs(members)
-    assert inputs_of({"inputs": "hi", "parameters": None}) == CompletionAsk(raw("hi"))
-
-
 @pytest.mark.parametrize(
-    ("read", "members", "reason"),
+    ("members", "reason"),
     [
-        (completion_of, {}, "prompt: must be one string"),
-        (completion_of, {"prompt": ["a", "b"]}, "prompt: must be one string"),
-        (completion_of, {"prompt": [1, 2]}, "prompt: must be one string"),
-        (completion_of, {"prompt": ""}, "prompt: must not be empty"),
-        (completion_of, {"prompt": "a", "n": 2}, f"n: {IMPOSSIBLE['n']}"),
-        (completion_of, {"prompt": "a", "best_of": 2}, f"best_of: {IMPOSSIBLE['n']}"),
-        (completion_of, {"prompt": "a", "suffix": "b"}, "suffix: this model cannot insert"),
-        (completion_of, {"prompt": "a", "max_tokens": 0}, "max_tokens: must be from 1"),
-        (completion_of, {"prompt": "a", "logprobs": 21}, "logprobs: must be from 0 to 20"),
-        (completion_of, {"prompt": "a", "logprobs": True}, "logprobs: must be a whole number"),
-        (inputs_of, {"inputs": ["a"]}, "inputs: must be a string"),
-        (inputs_of, {"inputs": ""}, "inputs: must not be empty"),
-        (inputs_of, {"inputs": "a", "parameters": 1}, "parameters: must be an object"),
-        (inputs_of, {"inputs": "a", "parameters": {"top_p": 2}}, "top_p: must be"),
-        (inputs_of, {"inputs": "a", "parameters": {"do_sample": 1}}, "do_sample: must be true"),
+        ({}, "prompt: must be one string"),
+        ({"prompt": ["a", "b"]}, "prompt: must be one string"),
+        ({"prompt": [1, 2]}, "prompt: must be one string"),
+        ({"prompt": ""}, "prompt: must not be empty"),
+        ({"prompt": "a", "n": 2}, f"n: {IMPOSSIBLE['n']}"),
+        ({"prompt": "a", "best_of": 2}, f"best_of: {IMPOSSIBLE['n']}"),
+        ({"prompt": "a", "suffix": "b"}, "suffix: this model cannot insert"),
+        ({"prompt": "a", "max_tokens": 0}, "max_tokens: must be from 1"),
+        ({"prompt": "a", "logprobs": 21}, "logprobs: must be from 0 to 20"),
+        ({"prompt": "a", "logprobs": True}, "logprobs: must be a whole number"),
     ],
 )
-def test_why_a_body_is_refused(read, members, reason) -> None:
+def test_why_a_body_is_refused(members, reason) -> None:
     with pytest.raises(Refused) as caught:
-        read(members)
+        completion_of(members)
     assert caught.value.reason.startswith(reason)
 
 
@@ -135,11 +102,3 @@ async def test_log_probabilities_are_lists() -> None:
         "token_logprobs": [-0.5, -0.5],
         "top_logprobs": [{"a": -0.5}, {"b": -0.5}],
     }
-
-
-async def test_inputs_are_answered_as_their_clients_read_it() -> None:
-    assert json.loads(await GeneratedAnswer("x").whole(spoken("é"))) == [{"generated_text": "xé"}]
-    first, last = await data_of(GeneratedAnswer().events(spoken("é")))
-    token = {"id": 0, "text": "é", "logprob": 0.0, "special": False}
-    assert first == {"index": 1, "token": token, "generated_text": None, "details": None}
-    assert (last["token"]["text"], last["generated_text"]) == ("", "é")
