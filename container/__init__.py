@@ -5,6 +5,7 @@ The container meets the gateway on the wire only (section 1 of ``docs/reference/
 
 from __future__ import annotations
 
+from partway.container.batching import Batcher
 from partway.container.errors import Busy, ModelError, TooSlow, WorkerDied
 from partway.container.model import Model, Opening, Reply, Request, request_route, route
 from partway.container.stream import Outgoing, Stream, StreamClosed
@@ -12,6 +13,7 @@ from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 __all__ = [
+    "Batcher",
     "Busy",
     "CompletionState",
     "DataType",

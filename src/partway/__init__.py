@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from partway.container import (
+        Batcher,
         Busy,
         Model,
         ModelError,
@@ -61,6 +62,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BadMessage",
     "Batch",
+    "Batcher",
     "Busy",
     "ClientStream",
     "Columns",

@@ -11,8 +11,18 @@ from partway.protocol.limits import KIB, MIB
 #: replaced, which costs Piper the loading of its voice: 1.4 s.
 ABANDONED_PHRASE: Final = 1.0
 
+#: Time for ffmpeg to read a client's file; an answer must begin within a minute.
+DECODING: Final = 30.0
+
 #: Characters of one answer: more than an hour of speech.
 MAX_ANSWER: Final = 64 * KIB
+
+#: Seconds of audio in a client's file. As samples they are 58 MB.
+MAX_FILE_SECONDS: Final = 1_800.0
+
+#: Fields of a form, and bytes of each of them but the file.
+MAX_FORM_FIELDS: Final = 64
+MAX_FORM_FIELD: Final = 16 * KIB
 
 #: Characters of a session's instructions, and of a prompt for hearing.
 MAX_INSTRUCTIONS: Final = 256 * KIB
@@ -28,6 +38,7 @@ MAX_ITEM_TEXT: Final = 256 * KIB
 #: Silence allowed to a program that compresses audio; a phrase that it waits for may take a job's
 #: time.
 ENCODER_SILENCE: Final = JOB_DEADLINE + 10
+
 #: Keyterms of a stream, and their characters in all. Whisper's prompt takes some 220 tokens, which
 #: are fewer.
 MAX_KEYTERMS: Final = 100

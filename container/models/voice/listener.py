@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 #: Seconds of audio around an utterance that are heard with it.
 _LEAD = 0.3
-_TAIL = 0.3
+_TAIL = 0.4
 #: Seconds of audio that are kept while nobody speaks: a detector finds a begin only later.
 _KEPT = 1.5
 #: Seconds before a commit in which a word may be that no detector has found yet.

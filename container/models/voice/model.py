@@ -13,11 +13,13 @@ from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.speech_requests import answer_speech
+from partway.container.models.voice.transcription_requests import Transcriptions
 from partway.container.models.voice.wires.default_path import DefaultPath
 from partway.container.models.voice.wires.listen import ListenStream
 from partway.container.models.voice.wires.listen_query import ListenQuery
 from partway.container.models.voice.wires.realtime import RealtimeStream
 from partway.container.models.voice.wires.speak import SpeakStream
+from partway.container.models.voice.wires.speak_request import answer_speak
 from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
@@ -50,6 +52,7 @@ class Voice(Model):
         """
         settings = self._given or VoiceSettings.from_environment(os.environ)
         self.engines = Engines.load(settings, model_dir)
+        self._transcriptions = Transcriptions(self.engines)
 
     def unload(self) -> None:
         self.engines.close()
@@ -90,7 +93,17 @@ class Voice(Model):
 
     # --- Requests --------------------------------------------------------------------------------
 
+    @request_route("v1/audio/transcriptions")
+    async def audio_transcriptions(self, request: Request) -> Reply:
+        """Turn the speech of a file into text."""
+        return await self._transcriptions.answer(request)
+
     @request_route("v1/audio/speech")
     async def audio_speech(self, request: Request) -> Reply:
         """Turn the text of a request into speech."""
         return await answer_speech(request, self.engines)
+
+    @request_route("v1/speak")
+    async def speak_request(self, request: Request) -> Reply:
+        """Turn the text of a request into speech, in Deepgram's form."""
+        return await answer_speak(request, self.engines)

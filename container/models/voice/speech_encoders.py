@@ -88,7 +88,7 @@ async def encoded(
         await asyncio.wait((feeding,))
         with suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        await process.communicate()  # with what its pipes still have, so that they close
 
 
 async def _feed(process: Process, audio: AsyncGenerator[bytes]) -> None:
@@ -96,10 +96,12 @@ async def _feed(process: Process, audio: AsyncGenerator[bytes]) -> None:
     assert process.stdin is not None
     try:
         async for piece in audio:
+            if process.stdin.is_closing():  # uvloop refuses to write then
+                break
             process.stdin.write(piece)
             await process.stdin.drain()
     except (BrokenPipeError, ConnectionResetError):
-        pass  # it has ended early, and says why
+        pass  # it has ended, and says why
     finally:
         process.stdin.close()
         await audio.aclose()

@@ -22,6 +22,8 @@ FASTEST: Final = 4.0
 _USUAL_RATE: Final[Mapping[str, int]] = {"linear16": 24_000, "mulaw": 8_000, "alaw": 8_000}
 _CONTAINERS: Final = ("none", "wav")
 _OBEYED: Final = frozenset({"encoding", "sample_rate", "container", "model", "speed"})
+#: Deepgram's SDK has it as a number, which may be written with a point.
+_RATE: Final = re.compile(r"[0-9]{1,6}(\.0)?")
 #: The language at the end of a Deepgram voice's name, such as aura-2-helena-en.
 _LANGUAGE: Final = re.compile(r"aura-.*-([a-z]{2})")
 
@@ -56,13 +58,13 @@ def read_speech_query(query: MultiMapping[str], *, container: str = "none") -> S
     if encoding not in ENCODINGS:
         raise _refused("encoding", encoding, f"one of {', '.join(ENCODINGS)}")
     rate = found.get("sample_rate", str(_USUAL_RATE[encoding]))
-    if not (rate.isascii() and rate.isdecimal() and len(rate) <= 6):
+    if not _RATE.fullmatch(rate):
         raise _refused("sample_rate", rate, "a whole number")
     container = found.get("container", container)
     if container not in _CONTAINERS:
         raise _refused("container", container, f"one of {', '.join(_CONTAINERS)}")
     try:
-        audio = AudioFormat(cast("Encoding", encoding), int(rate))
+        audio = AudioFormat(cast("Encoding", encoding), int(float(rate)))
     except ValueError as error:
         raise ModelError(str(error), status=400) from None
     voice = found.get("model", "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from partway.container.errors import ModelError
 from partway.container.model import Reply, Request
 from partway.container.models.chat.json_objects import object_of
 from partway.container.models.openai_events import EVENT_STREAM, JSON, json_of, server_sent_event
-from partway.container.models.voice.audio_formats import AudioFormat, AudioWriter
+from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import SpeakingOptions
 from partway.container.models.voice.limits import (
@@ -27,6 +26,7 @@ from partway.container.models.voice.limits import (
 from partway.container.models.voice.speaking import Speaking
 from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, encoder
 from partway.container.models.voice.speech_formats import speed_of
+from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wav_header import wav_header
 from partway.log_lines import LogLine
 from partway.protocol.openai.errors import error_body
@@ -116,7 +116,7 @@ async def _answer(asked: SpeechRequest, speaking: Speaking) -> Reply:
     program = encoder()
     format_name = asked.format or ("mp3" if program else "wav")
     compressed = COMPRESSED.get(format_name)
-    audio = _audio(asked, speaking)
+    audio = spoken_audio(speaking, asked.text, asked.options, _AUDIO)
     if compressed is not None:
         if program is None:
             raise ModelError(
@@ -131,28 +131,11 @@ async def _answer(asked: SpeechRequest, speaking: Speaking) -> Reply:
         if format_name == "wav" and not asked.stream:
             return await _wav(audio)
         if format_name == "wav":
-            audio = _with_header(audio)
+            audio = in_wav(audio, _AUDIO)
     begun = await BegunAudio.begin(audio)
     if asked.stream == "sse":
         return Reply(SpeechEvents(begun), EVENT_STREAM)
     return Reply(begun, content_type)
-
-
-async def _audio(asked: SpeechRequest, speaking: Speaking) -> AsyncGenerator[bytes]:
-    writer = AudioWriter(speaking.rate, _AUDIO)
-    async with aclosing(speaking.speak_text(asked.text, asked.options)) as pieces:
-        async for piece in pieces:
-            if data := writer.feed(piece):
-                yield data
-    if data := writer.end():
-        yield data
-
-
-async def _with_header(audio: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    async with aclosing(audio):
-        yield wav_header(_AUDIO, None)
-        async for data in audio:
-            yield data
 
 
 async def _wav(audio: AsyncGenerator[bytes]) -> Reply:
@@ -165,37 +148,6 @@ async def _wav(audio: AsyncGenerator[bytes]) -> Reply:
             begun = wav_header(_AUDIO, None) + b"".join(pieces)
             return Reply(BegunAudio(begun, audio), "audio/wav")
     return Reply(wav_header(_AUDIO, size) + b"".join(pieces), "audio/wav")
-
-
-class BegunAudio(AsyncIterator[bytes]):
-    """Audio whose first piece is there; its owner must close it.
-
-    Args:
-        first: the first piece; it may be empty.
-        rest: the pieces after it; closed with this.
-    """
-
-    def __init__(self, first: bytes, rest: AsyncGenerator[bytes]) -> None:
-        self._first = first
-        self._rest = rest
-
-    @classmethod
-    async def begin(cls, audio: AsyncGenerator[bytes]) -> BegunAudio:
-        """Wait for the first piece.
-
-        Raises:
-            Exception: any exception of the audio.
-        """
-        return cls(await anext(audio, b""), audio)
-
-    async def __anext__(self) -> bytes:
-        if first := self._first:
-            self._first = b""
-            return first
-        return await anext(self._rest)
-
-    async def aclose(self) -> None:
-        await self._rest.aclose()
 
 
 class SpeechEvents(AsyncIterator[bytes]):

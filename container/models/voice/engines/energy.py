@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
-from partway.container.models.speech.detector import RATE, SAMPLE_BYTES, Detector
+import numpy as np
+
+from partway.container.models.speech.detector import RATE, SAMPLE_BYTES, Detector, Turn
 from partway.container.models.voice.interfaces import (
     HEARING_RATE,
     Samples,
@@ -17,6 +21,8 @@ assert RATE == HEARING_RATE, "the detector hears at its own rate"
 #: The detector's blocks are of 100 ms, and the last frame of a block reaches 10 ms beyond it.
 _BLOCK_SECONDS = 0.1
 _OVERLAP_SECONDS = 0.01
+#: Seconds of noise before the stream.
+_ROOM_SECONDS = 0.4
 
 
 class EnergyTurns:
@@ -33,18 +39,36 @@ class EnergyTurns:
 
 
 class EnergyDetector:
-    """The detector of the model ``speech``, with its times in seconds."""
+    """The detector of the model ``speech``, with its times in seconds.
+
+    It first hears the noise of a quiet room. Otherwise a stream that begins in the middle of a word
+    would have that word for its noise.
+    """
 
     def __init__(self) -> None:
         self._detector = Detector()
+        self._detector.feed(_ROOM)
         self.judged = 0.0
 
     def feed(self, audio: Samples) -> list[SpeechEdge]:
         turns = self._detector.feed(audio.astype("<i2", copy=False).tobytes())
         seconds = self._detector.bytes_fed / SAMPLE_BYTES / RATE
         blocks = int((seconds - _OVERLAP_SECONDS) / _BLOCK_SECONDS + 1e-9)
-        self.judged = max(self.judged, blocks * _BLOCK_SECONDS)
-        return [SpeechEdge(turn.begins, turn.time) for turn in turns]
+        self.judged = max(self.judged, blocks * _BLOCK_SECONDS - _ROOM_SECONDS)
+        return _edges(turns)
 
     def end(self) -> list[SpeechEdge]:
-        return [SpeechEdge(turn.begins, turn.time) for turn in self._detector.end()]
+        return _edges(self._detector.end())
+
+
+def _edges(turns: Iterable[Turn]) -> list[SpeechEdge]:
+    return [SpeechEdge(turn.begins, max(0.0, turn.time - _ROOM_SECONDS)) for turn in turns]
+
+
+def _room() -> bytes:
+    """Return white noise at -50 dB of full scale: 400 ms, in which the detector is unsure."""
+    noise = np.random.default_rng(1).normal(0, 104, round(_ROOM_SECONDS * RATE))
+    return noise.astype("<i2").tobytes()
+
+
+_ROOM: Final = _room()

@@ -13,11 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from partway.container.errors import ModelError
 from partway.container.models.voice.engines.piped_program import (
     PipedProgram,
+    SampleBytes,
     one_line,
     program_at,
 )
@@ -68,22 +67,21 @@ class Espeak:
         if not line:
             return
         skip = _HEADER
-        half = b""  # of a sample
+        joined = SampleBytes()
         with closing(self._run(self._command(options), line)) as output:
             for data in output:
-                audio = half + data[skip:]
+                samples = joined.feed(data[skip:])
                 skip = max(skip - len(data), 0)
-                whole = len(audio) & ~1
-                half = audio[whole:]
-                if whole:
-                    yield np.frombuffer(audio[:whole], "<i2").astype(np.int16)
+                if len(samples):
+                    yield samples
 
     def _command(self, options: SpeakingOptions) -> list[str]:
         pace = min(max(round(_PACE * options.speed), _SLOWEST), _FASTEST)
         # -z leaves out a pause at the end, -b 1 is UTF-8.
         command = [self._program, "--stdin", "--stdout", "-z", "-b", "1", "-s", str(pace)]
         for wanted in (options.voice.lower(), options.language.lower()):
-            if wanted in self.voices:
+            # The program has a voice of its own choice for a code without a country, such as fr.
+            if wanted and any(f"{voice}-".startswith(f"{wanted}-") for voice in self.voices):
                 return [*command, "-v", wanted]
         return command
 

@@ -13,7 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+import numpy as np
+
 from partway.container.errors import ModelError
+from partway.container.models.voice.interfaces import Samples
 
 #: Bytes of one read: the most that a pipe of Linux holds.
 _READ: Final = 65_536
@@ -47,6 +50,19 @@ def program_at(place: Path | None, usual: str) -> str:
             "PARTWAY_VOICE_SPEAKS"
         )
     return found
+
+
+class SampleBytes:
+    """Joins bytes to 16-bit samples, wherever the bytes were cut."""
+
+    def __init__(self) -> None:
+        self._half = b""
+
+    def feed(self, data: bytes) -> Samples:
+        data = self._half + data
+        whole = len(data) & ~1
+        self._half = data[whole:]
+        return np.frombuffer(data[:whole], "<i2").astype(np.int16)
 
 
 class Received(NamedTuple):

@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from partway.container.errors import ModelError
 from partway.container.models.voice.audio_formats import LEAST_RATE, MOST_RATE
 from partway.container.models.voice.engines.piped_program import (
     PipedProgram,
+    SampleBytes,
     one_line,
     program_at,
 )
@@ -130,13 +129,11 @@ class _KeptProgram:
         """
         self._marks += 1
         self._program.write(f"{line}\n{_MARK}\n")
-        half = b""  # of a sample
+        joined = SampleBytes()
         while self._marks:
-            audio = half + self._receive(time.monotonic() + self._silence)
-            whole = len(audio) & ~1
-            half = audio[whole:]
-            if whole:
-                yield np.frombuffer(audio[:whole], "<i2").astype(np.int16)
+            samples = joined.feed(self._receive(time.monotonic() + self._silence))
+            if len(samples):
+                yield samples
         self._silence = PROGRAM_SILENCE
 
     @property

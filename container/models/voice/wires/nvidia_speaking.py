@@ -138,7 +138,7 @@ class NvidiaSpeaking:
         """Speak a text; an engine's error is told, and the stream goes on."""
         writer = AudioWriter(self._speaking.rate, voice.audio)
         try:
-            async with aclosing(self._speaking.speak(text, voice.options)) as pieces:
+            async with aclosing(self._speaking.speak_text(text, voice.options)) as pieces:
                 async for piece in pieces:
                     await self._send_audio(writer.feed(piece))
             await self._send_audio(writer.end())

@@ -98,8 +98,8 @@ async def test_an_utterance_has_its_text_its_times_and_its_audio():
     assert (started, stopped) == (SpeechStarted(1.0), SpeechStopped(1.8))
     assert (final.transcript.text, final.reason) == ("one two", "endpoint")
     assert final.utterance.id == 1
-    assert (final.utterance.start, final.utterance.end) == (0.7, 2.1)
-    assert np.array_equal(final.utterance.audio, sounds(0.3, 0.8, 0.3))
+    assert (final.utterance.start, final.utterance.end) == (0.7, 2.2)
+    assert np.array_equal(final.utterance.audio, sounds(0.3, 0.8, 0.4))
 
 
 async def test_texts_come_in_order_and_the_end_waits_for_all():
@@ -225,7 +225,7 @@ async def test_an_incomplete_turn_is_given_patience():
         await listener.end()
         (final,) = [each async for each in listener.events() if isinstance(each, Final)]
     assert final.utterance.start == pytest.approx(0.2)
-    assert final.utterance.end == pytest.approx(3.3)
+    assert final.utterance.end == pytest.approx(3.4)
 
 
 async def test_interim_texts_grow():

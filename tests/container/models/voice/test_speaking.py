@@ -116,6 +116,28 @@ async def test_a_cancelled_task_ends_the_phrase():
         await until(engine.closed.is_set)
 
 
+async def test_an_engine_that_returns_an_iterator_with_an_end():
+    class Endless:
+        def __init__(self) -> None:
+            self.closed = threading.Event()
+
+        def __iter__(self) -> Iterator[Samples]:
+            return self
+
+        def __next__(self) -> Samples:
+            return np.ones(24_000, np.int16)
+
+        def close(self) -> None:
+            self.closed.set()
+
+    endless = Endless()
+    engine = StubSpeech()
+    engine.speak = lambda text, options: endless  # type: ignore[method-assign, assignment]
+    async with speaking(engine) as voice, aclosing(voice.speak("text", OPTIONS)) as audio:
+        await anext(audio)
+    await until(endless.closed.is_set)
+
+
 async def test_an_overloaded_engine_is_named():
     engine = Slow()
     async with speaking(engine, queue=0) as voice:

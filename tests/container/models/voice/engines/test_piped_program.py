@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from partway.container.errors import ModelError
 from partway.container.models.voice.engines.piped_program import (
     PipedProgram,
+    SampleBytes,
     one_line,
     program_at,
 )
@@ -48,6 +50,14 @@ def test_a_line_has_no_command_and_no_line_end(text):
 
 def test_words_stay():
     assert one_line(" -v de <b>x</b>\tthe\x01 [[end]]\n") == "-v de <b>x</b> the  [ end ]"
+
+
+@given(st.lists(st.binary(max_size=5)))
+def test_samples_wherever_their_bytes_are_cut(pieces):
+    joined = SampleBytes()
+    samples = [sample for piece in pieces for sample in joined.feed(piece).tolist()]
+    data = b"".join(pieces)
+    assert samples == [each for (each,) in struct.iter_unpack("<h", data[: len(data) & ~1])]
 
 
 def test_text_comes_back_with_errors_beside_it():
@@ -116,7 +126,9 @@ def test_no_descriptor_stays():
         return len(list(Path("/proc/self/fd").iterdir()))
 
     before = count()
-    run("pass")
+    program = PipedProgram([sys.executable, "-c", "pass"])
+    assert count() > before
+    program.kill()
     assert count() == before
 
 

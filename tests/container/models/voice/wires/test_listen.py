@@ -60,7 +60,7 @@ async def test_each_byte_of_an_utterance_and_of_the_end():
         await client.wait_closed()
         assert (client.close_code, client.close_reason) == (1000, "")
     assert first == (
-        '{"type":"Results","channel_index":[0,1],"duration":1.4,"start":0.7,"is_final":true,'
+        '{"type":"Results","channel_index":[0,1],"duration":1.5,"start":0.7,"is_final":true,'
         '"speech_final":true,"from_finalize":false,"channel":{"alternatives":[{"transcript":'
         '"one two","confidence":1.0,"words":['
         '{"word":"one","start":1.0,"end":1.4,"confidence":1.0,"punctuated_word":"one"},'

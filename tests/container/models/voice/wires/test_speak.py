@@ -228,6 +228,16 @@ async def test_clear_ends_the_audio(held):
     assert Held.begun == ["One phrase of many words.", "Something else."]
 
 
+async def test_clear_drops_text_that_is_no_phrase_yet(served):
+    async with talking(served) as client:
+        await client.speak("Forget")
+        await client.say("Clear")
+        await client.until("Cleared")
+        await client.speak("it all.")
+        await client.say("Flush")
+        assert (await client.until("Flushed"))[0] == tones("it all.")
+
+
 async def test_a_client_that_leaves_ends_its_phrase(held):
     async with talking(held) as client:
         await client.speak("An endless phrase. And another one. ")
