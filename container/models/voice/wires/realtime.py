@@ -10,10 +10,12 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from multidict import MultiMapping
+
 from partway.container.errors import ModelError, cause_of, log_failure, reason_of
 from partway.container.models.voice.audio_formats import AudioReader
 from partway.container.models.voice.conversation import (
-    Conversation,
+    ConversationItems,
     Item,
     ItemExists,
     NoSuchItem,
@@ -34,6 +36,16 @@ log = logging.getLogger("partway.container.voice")
 #: Names of members without an effect that are logged, each once in a process.
 _MAX_NOTED: Final = 64
 _noted: set[str] = set()
+_TRANSCRIPTION: Final = "transcription"
+
+
+def realtime_needs(query: MultiMapping[str], engines: Engines) -> tuple[str, ...]:
+    """Return the settings of the engines that a session cannot do without.
+
+    A conversation may be in writing, and a session that says nothing of its intent may transcribe.
+    """
+    transcribes = query.get("intent") == _TRANSCRIPTION or engines.answers is None
+    return ("hears",) if transcribes else ()
 
 
 class RealtimeStream:
@@ -42,7 +54,7 @@ class RealtimeStream:
     1. There is one response at a time. Speech of the user ends it, if the session says so; then
        the conversation keeps the part that can have been heard.
     2. An event that cannot be obeyed is answered with an ``error`` event, and changes nothing.
-    3. When the input ends, turns get their texts, and the response in progress its end.
+    3. When the input ends, turns get their texts, and the last one its response.
 
     Args:
         stream: the client's; its query may have ``model``, and ``intent=transcription``.
@@ -52,14 +64,13 @@ class RealtimeStream:
     def __init__(self, stream: Stream, engines: Engines) -> None:
         self._stream = stream
         self._engines = engines
-        is_transcription = stream.query.get("intent") == "transcription"
+        is_transcription = stream.query.get("intent") == _TRANSCRIPTION
         self._settings = first_settings(
             engines, stream.query.get("model", ""), is_transcription=is_transcription
         )
-        self._conversation = Conversation()
+        self._conversation = ConversationItems()
         self._response: Response | None = None
         self._is_owed = False  # a turn that wants a response has none yet
-        self._has_ended = False
         self._group: asyncio.TaskGroup
         self._turns: UserTurns
 
@@ -88,10 +99,16 @@ class RealtimeStream:
                 received = self._stream.messages()
             async for message in received:
                 await self._obey(message)
-            self._has_ended = True
-            await self._turns.end()
-            if self._response is not None:
-                await self._response.closed.wait()
+            await self._end()
+
+    async def _end(self) -> None:
+        """Give a client that has ended its input the texts and the answers that it waits for.
+
+        A client that has left waits for nothing: its handler is cancelled.
+        """
+        await self._turns.end()
+        while (response := self._response) is not None:
+            await response.closed.wait()
 
     async def _send(self, text: str) -> None:
         await self._stream.send(text)
@@ -274,6 +291,7 @@ class RealtimeStream:
             )
         response.stop()
         await self._over(response, "client_cancelled")
+        self._answer_what_is_owed()
 
     def _begin(self, response: Response) -> None:
         self._response = response
@@ -298,7 +316,7 @@ class RealtimeStream:
             self._response = None
 
     def _answer_what_is_owed(self) -> None:
-        may = self._response is None and not self._turns.is_speaking and not self._has_ended
+        may = self._response is None and not self._turns.is_speaking
         if self._is_owed and may:
             self._is_owed = False
             settings, conversation = self._settings, self._conversation

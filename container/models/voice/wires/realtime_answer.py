@@ -23,7 +23,7 @@ _MADE_AHEAD: Final = 8
 Send = Callable[[str], Awaitable[None]]
 
 
-class Answer(Protocol):
+class ResponseMessage(Protocol):
     """The message of a response; its item's text is the part that the user has, or will have."""
 
     place: ResponsePlace

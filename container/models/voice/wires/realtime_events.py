@@ -110,13 +110,17 @@ def shown_item(item: Item) -> dict[str, Any]:
         "status": item.status,
     }
     if item.kind == "message":
-        return shown | {"role": item.role, "content": [_shown_part(part) for part in item.content]}
+        is_new = item.status == "in_progress" and not item.text  # its part is added later
+        parts = [] if is_new else [_shown_part(item, part) for part in item.content]
+        return shown | {"role": item.role, "content": parts}
     if item.kind == "function_call":
         return shown | {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
     return shown | {"call_id": item.call_id, "output": item.output}
 
 
-def _shown_part(part: Part) -> dict[str, Any]:
+def _shown_part(item: Item, part: Part) -> dict[str, Any]:
+    if item.hearing is not None and not item.hearing.is_set():
+        return {"type": part.kind, "transcript": None}
     if part.kind in ("input_audio", "output_audio"):
         return {"type": part.kind, "transcript": part.text}
     if part.kind == "input_image":

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from partway.container.errors import ModelError
 from partway.container.models.voice.conversation import (
-    Conversation,
+    ConversationItems,
     Item,
     chat_messages,
     heard_all,
@@ -21,7 +21,7 @@ from partway.container.models.voice.interfaces import SpeakingOptions
 from partway.container.models.voice.limits import MAX_ANSWER
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_answer import (
-    Answer,
+    ResponseMessage,
     Send,
     SpokenAnswer,
     WrittenAnswer,
@@ -45,7 +45,9 @@ class ResponseOutput:
         send: sends an event.
     """
 
-    def __init__(self, response_id: str, conversation: Conversation | None, send: Send) -> None:
+    def __init__(
+        self, response_id: str, conversation: ConversationItems | None, send: Send
+    ) -> None:
         self.items: list[Item] = []
         self._response_id = response_id
         self._conversation = conversation
@@ -108,8 +110,8 @@ class Response:
         self,
         engines: Engines,
         settings: SessionSettings,
-        conversation: Conversation | None,
-        context: Sequence[Item] | Conversation,
+        conversation: ConversationItems | None,
+        context: Sequence[Item] | ConversationItems,
         metadata: Mapping[str, str] | None,
         send: Send,
     ) -> None:
@@ -121,7 +123,7 @@ class Response:
         self._metadata = metadata
         self._output = ResponseOutput(self.id, conversation, send)
         self._tasks: list[asyncio.Task[None]] = []
-        self._answer: Answer | None = None
+        self._answer: ResponseMessage | None = None
         self._calls = ToolCalls()
         self._size = 0  # characters of the answer
         self._cut: str | None = None
@@ -245,7 +247,7 @@ class Response:
         if self._size > MAX_ANSWER:
             self._cut = "max_output_tokens"
 
-    async def _announce(self, group: asyncio.TaskGroup) -> Answer:
+    async def _announce(self, group: asyncio.TaskGroup) -> ResponseMessage:
         """Begin the message of the response."""
         settings, speaking = self._settings, self._engines.speaking
         is_spoken = settings.modality == "audio" and speaking is not None
@@ -274,5 +276,5 @@ class Response:
         await self._output.done(place, place.arguments_delta(arguments), place.arguments_done())
 
 
-def _items_of(context: Sequence[Item] | Conversation) -> Sequence[Item]:
-    return context.items if isinstance(context, Conversation) else context
+def _items_of(context: Sequence[Item] | ConversationItems) -> Sequence[Item]:
+    return context.items if isinstance(context, ConversationItems) else context

@@ -11,6 +11,13 @@ from partway.container.models.voice.conversation import new_id
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_TOOLS
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
+from partway.container.models.voice.wires.realtime_listening import (
+    Transcribing,
+    TurnSettings,
+    transcribing_of,
+    turns_of,
+    without_effect,
+)
 
 Modality = Literal["audio", "text"]
 
@@ -25,11 +32,10 @@ _OLDER_FORMATS: Final = {
 _TELEPHONE_RATE: Final = 8_000
 _USUAL_RATE: Final = 24_000
 _USUAL_FORMAT: Final = AudioFormat("linear16", _USUAL_RATE)
+_USUAL_TURNS: Final = TurnSettings()
 _RATES: Final = (8_000, 48_000)
 
 _TYPES_OF_SESSION: Final = ("realtime", "transcription")
-_TYPES_OF_DETECTION: Final = ("server_vad", "semantic_vad")
-_EAGERNESS: Final = ("low", "medium", "high", "auto")
 _CHOICES: Final = ("auto", "none", "required")
 _MOST_TOKENS: Final = 1_000_000
 
@@ -52,73 +58,7 @@ _KNOWN: Final = frozenset(
         *("tool_choice", "max_output_tokens", "temperature"),
     }
 )
-_KNOWN_OF_INPUT: Final = frozenset({"format", "transcription", "turn_detection"})
 _KNOWN_OF_OUTPUT: Final = frozenset({"format", "voice", "speed"})
-_KNOWN_OF_TRANSCRIPTION: Final = frozenset({"model", "language", "prompt"})
-_KNOWN_OF_DETECTION: Final = frozenset(
-    {
-        *("type", "threshold", "prefix_padding_ms", "silence_duration_ms", "eagerness"),
-        *("create_response", "interrupt_response", "interrupt_min_words"),
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TurnDetection:
-    """How the server finds a turn's end.
-
-    Attributes:
-        kind: ``server_vad`` waits for silence; ``semantic_vad`` asks the turn model too.
-        silence_ms: of silence after which a turn ends.
-        create_response: whether a turn's end starts a response.
-        interrupt_response: whether speech ends the response in progress.
-        interrupt_min_words: words that the speech must have before it ends a response; 0 ends it as
-            soon as speech begins.
-    """
-
-    kind: str = "server_vad"
-    threshold: float = 0.5
-    prefix_padding_ms: int = 300
-    silence_ms: int = 400
-    eagerness: str = "auto"
-    create_response: bool = True
-    interrupt_response: bool = True
-    interrupt_min_words: int = 0
-
-    def members(self) -> dict[str, Any]:
-        """Return the form that events show."""
-        shown: dict[str, Any] = {"type": self.kind}
-        if self.kind == "server_vad":
-            shown |= {
-                "threshold": self.threshold,
-                "prefix_padding_ms": self.prefix_padding_ms,
-                "silence_duration_ms": self.silence_ms,
-            }
-        else:
-            shown["eagerness"] = self.eagerness
-        return shown | {
-            "create_response": self.create_response,
-            "interrupt_response": self.interrupt_response,
-            "interrupt_min_words": self.interrupt_min_words,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Transcribing:
-    """Wishes for the transcripts of the user's speech; empty ones are left to the engine."""
-
-    model: str = ""
-    language: str = ""
-    prompt: str = ""
-
-    def members(self) -> dict[str, Any]:
-        """Return the form that events show."""
-        # pipecat takes these three and no other.
-        return {
-            "model": self.model,
-            "language": self.language or None,
-            "prompt": self.prompt or None,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +84,8 @@ class SessionSettings:
     modality: Modality = "audio"
     input_format: AudioFormat = _USUAL_FORMAT
     output_format: AudioFormat = _USUAL_FORMAT
-    turn_detection: TurnDetection | None = TurnDetection()
-    usual_detection: TurnDetection = TurnDetection()
+    turn_detection: TurnSettings | None = _USUAL_TURNS
+    usual_detection: TurnSettings = _USUAL_TURNS
     transcribing: Transcribing | None = None
     voice: str = ""
     speed: float = 1.0
@@ -223,18 +163,12 @@ class SessionSettings:
             kind=kind,
             model=given.text("model", self.model),
             input_format=format_of(heard, self.input_format),
-            transcribing=_transcribing(heard, self.transcribing),
-            turn_detection=_detection(heard, self),
+            transcribing=transcribing_of(heard, self.transcribing),
+            turn_detection=turns_of(heard, self.turn_detection, self.usual_detection),
         )
         if kind == "transcription" and found.transcribing is None:
             found = replace(found, transcribing=Transcribing(model=self.model))
-        ignored = (
-            given.ignored(_KNOWN)
-            | heard.ignored(_KNOWN_OF_INPUT)
-            | spoken.ignored(_KNOWN_OF_OUTPUT)
-            | heard.inner("transcription").ignored(_KNOWN_OF_TRANSCRIPTION)
-            | heard.inner("turn_detection").ignored(_KNOWN_OF_DETECTION)
-        )
+        ignored = given.ignored(_KNOWN) | without_effect(heard) | spoken.ignored(_KNOWN_OF_OUTPUT)
         return replace(found, ignored=ignored)
 
     def responding(self, given: Members) -> SessionSettings:
@@ -274,7 +208,7 @@ class SessionSettings:
 def first_settings(engines: Engines, model: str, *, is_transcription: bool) -> SessionSettings:
     """Return the settings of a session before its client has changed any."""
     usual = engines.settings
-    detection = TurnDetection(
+    detection = TurnSettings(
         silence_ms=usual.endpointing_ms,
         interrupt_response=usual.interrupts,
         interrupt_min_words=usual.min_words,
@@ -337,40 +271,6 @@ def _modality(given: Members, usual: Modality) -> Modality:
     if value not in (["audio"], ["text"], ["audio", "text"], ["text", "audio"]):
         raise given.fault("output_modalities", '["audio"] or ["text"]')
     return "audio" if "audio" in value else "text"
-
-
-def _transcribing(heard: Members, usual: Transcribing | None) -> Transcribing | None:
-    if not heard.has("transcription"):
-        return usual
-    if heard.is_null("transcription"):
-        return None
-    given = heard.inner("transcription")
-    before = usual or Transcribing()
-    return Transcribing(
-        model=given.text("model", before.model),
-        language=given.text("language", before.language)[:35],  # as long as a tag of BCP 47
-        prompt=given.text("prompt", before.prompt)[:MAX_INSTRUCTIONS],
-    )
-
-
-def _detection(heard: Members, settings: SessionSettings) -> TurnDetection | None:
-    if not heard.has("turn_detection"):
-        return settings.turn_detection
-    if heard.is_null("turn_detection"):
-        return None
-    given = heard.inner("turn_detection")
-    before = settings.turn_detection or settings.usual_detection
-    kind = given.one_of("type", _TYPES_OF_DETECTION, before.kind)
-    return TurnDetection(
-        kind=kind,
-        threshold=given.number("threshold", 0.0, 1.0, before.threshold),
-        prefix_padding_ms=given.whole("prefix_padding_ms", 0, 5_000, before.prefix_padding_ms),
-        silence_ms=given.whole("silence_duration_ms", 20, 10_000, before.silence_ms),
-        eagerness=given.one_of("eagerness", _EAGERNESS, before.eagerness),
-        create_response=given.flag("create_response", default=before.create_response),
-        interrupt_response=given.flag("interrupt_response", default=before.interrupt_response),
-        interrupt_min_words=given.whole("interrupt_min_words", 0, 100, before.interrupt_min_words),
-    )
 
 
 def _tools(given: Members, usual: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:

@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from partway.container.errors import ModelError
-from partway.container.models.voice.conversation import Conversation, Item, Part, new_id
+from partway.container.models.voice.conversation import ConversationItems, Item, Part, new_id
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions
@@ -20,7 +20,8 @@ from partway.container.models.voice.utterances import Final as UtteranceHeard
 from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
-from partway.container.models.voice.wires.realtime_session import SessionSettings, TurnDetection
+from partway.container.models.voice.wires.realtime_listening import TurnSettings
+from partway.container.models.voice.wires.realtime_session import SessionSettings
 
 #: Seconds of silence that end a turn which the turn model holds for incomplete.
 _PATIENCE: Final = {"low": 8.0, "medium": 4.0, "auto": 4.0, "high": 2.0}
@@ -45,12 +46,17 @@ class TurnHandler(Protocol):
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn that waits for its text."""
+    """A turn that waits for its text.
+
+    Attributes:
+        told: set once the client knows of the turn.
+    """
 
     item: Item
     previous: str | None
     wants_response: bool
     seconds: float = 0.0
+    told: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class UserTurns:
@@ -71,7 +77,7 @@ class UserTurns:
     def __init__(
         self,
         engines: Engines,
-        conversation: Conversation,
+        conversation: ConversationItems,
         send: Send,
         handler: TurnHandler,
         group: asyncio.TaskGroup,
@@ -140,16 +146,20 @@ class UserTurns:
 
     # --- For the listening -----------------------------------------------------------------------
 
-    async def over(self, item_id: str, *, wants_response: bool, stopped_ms: int | None) -> _Turn:
+    def over(self, item_id: str, *, wants_response: bool) -> _Turn:
         """Put a turn into the conversation; its text follows."""
         item = Item(item_id, role="user", content=[Part("input_audio")], hearing=asyncio.Event())
-        previous = self._conversation.add(item)
+        return _Turn(item, self._conversation.add(item), wants_response)
+
+    async def tell(self, turn: _Turn, *, stopped_ms: int | None) -> None:
+        """Tell the client of a turn that is over."""
+        item, previous = turn.item, turn.previous
         if stopped_ms is not None:
-            await self.send(events.speech_stopped(item_id, stopped_ms))
-        await self.send(events.committed(item_id, previous))
+            await self.send(events.speech_stopped(item.id, stopped_ms))
+        await self.send(events.committed(item.id, previous))
         await self.send(events.item_added(item, previous))
         await self.send(events.item_done(item, previous))
-        return _Turn(item, previous, wants_response)
+        turn.told.set()
 
     async def heard(self, turn: _Turn, text: str, *, is_reported: bool) -> None:
         turn.item.heard(text)
@@ -200,8 +210,9 @@ class _Ear:
             )
         await self.listener.commit()
         if self._detection is None:
-            turn = self._turns.over(new_id("item"), wants_response=False, stopped_ms=None)
-            self._waiting.append(await turn)
+            turn = self._turns.over(new_id("item"), wants_response=False)
+            self._waiting.append(turn)
+            await self._turns.tell(turn, stopped_ms=None)
         else:
             self._committed = True
 
@@ -225,10 +236,10 @@ class _Ear:
                 await self._turns.handler.speech_began(self._announce)
             case SpeechStopped(at) if self.speaking is not None:
                 item_id, self.speaking = self.speaking, None
-                wants = self._wants_response()
+                turn = self._turns.over(item_id, wants_response=self._wants_response())
+                self._waiting.append(turn)
                 stopped = round((came + at) * 1000) if self._is_told else None
-                turn = self._turns.over(item_id, wants_response=wants, stopped_ms=stopped)
-                self._waiting.append(await turn)
+                await self._turns.tell(turn, stopped_ms=stopped)
             case Interim(_, transcript):
                 count = len(transcript.text.split())
                 await self._turns.handler.words_heard(count, self._announce)
@@ -259,10 +270,12 @@ class _Ear:
         if self._waiting:
             turn = self._waiting.popleft()
         elif text:  # a word that no detector has found
-            turn = await self._turns.over(new_id("item"), wants_response=False, stopped_ms=None)
+            turn = self._turns.over(new_id("item"), wants_response=False)
+            await self._turns.tell(turn, stopped_ms=None)
         else:
             return
         turn.seconds = seconds
+        await turn.told.wait()
         if failure is None:
             await self._turns.heard(turn, text, is_reported=self._is_reported)
         else:
@@ -287,7 +300,7 @@ def _options(settings: SessionSettings, engines: Engines) -> ListenerOptions:
     )
 
 
-def _patience(detection: TurnDetection | None) -> float:
+def _patience(detection: TurnSettings | None) -> float:
     """Return the seconds of silence that end a turn which sounds incomplete."""
     if detection is None:
         return 0.0
