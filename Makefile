@@ -357,7 +357,7 @@ $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
 	$(PYTHON) -m venv .venv-voice
-	$(VOICE_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,voice]' $(VOICE_ENGINES)
+	$(VOICE_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,voice,bench]' $(VOICE_ENGINES)
 	$(VOICE_BIN)/pip download --quiet --no-deps --dest .venv-voice/archives --python-version 3.12 --only-binary :all: pipecat-ai==1.14.0
 	$(VOICE_BIN)/pip download --quiet --no-deps --dest .venv-voice/archives --no-binary pocketsphinx pocketsphinx==5.1.1
 	$(VOICE_BIN)/python -m zipfile -e .venv-voice/archives/pipecat_ai-*.whl .venv-voice/pipecat

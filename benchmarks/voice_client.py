@@ -1,0 +1,92 @@
+"""The load on a voice assistant: users who speak, hear the answer, and speak again.
+
+``python -m benchmarks.voice_client URL FOLDER`` is a process of its own. The folder has the
+sentences as WAV files. It prints one JSON object: the turns, and how late its own frames were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import uvloop
+
+from benchmarks.text_replies import spread
+from benchmarks.voice_task import INSTRUCTIONS, MOST_TOKENS
+from benchmarks.voice_users import (
+    Bare,
+    Microphones,
+    Realtime,
+    Sentence,
+    Turn,
+    User,
+    Wire,
+    opened,
+    sentences,
+)
+
+
+async def converse(
+    user: User, said: list[Sentence], args: argparse.Namespace, number: int, turns: list[Turn]
+) -> None:
+    """Say sentences, each once the answer to the one before was heard."""
+    await asyncio.sleep(args.pause * number / args.users)
+    for count in range(args.turns):
+        place = (args.first + number + count * args.users) % len(said)
+        turn = user.say(said[place], place)
+        await user.until("response.done")
+        turns.append(turn)
+        await asyncio.sleep(max(0.0, turn.answer.played - time.monotonic()) + args.pause)
+
+
+async def load(args: argparse.Namespace) -> dict[str, object]:
+    wire: Wire = Realtime(INSTRUCTIONS, MOST_TOKENS) if args.wire == "realtime" else Bare()
+    said = sentences(args.folder, wire)
+    users = [await opened(args.url, lambda: User(wire, keep=args.events)) for _ in range(args.users)]
+    microphones = Microphones()
+    turns: list[Turn] = []
+    async with asyncio.TaskGroup() as group:
+        speaking = group.create_task(microphones.run())
+        for number, user in enumerate(users):
+            microphones.add(user, number / args.users)
+        async with asyncio.TaskGroup() as talks:
+            for number, user in enumerate(users):
+                talks.create_task(converse(user, said, args, number, turns))
+        speaking.cancel()
+    for user in users:
+        await user.close()
+    median, p99 = spread(microphones.lateness)
+    return {
+        "turns": [
+            {
+                "sentence": turn.sentence,
+                "first_audio": turn.answer.first - turn.ended if turn.answer.first else None,
+                "heard": turn.answer.heard,
+                "silence": turn.answer.silence,
+                "late": turn.answer.late,
+                "events": turn.events,
+            }
+            for turn in turns
+        ],
+        "lateness": {"median": median, "p99": p99, "most": max(microphones.lateness)},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("benchmarks.voice_client", description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--wire", choices=["realtime", "bare"], default="realtime")
+    parser.add_argument("--users", type=int, default=1, help="at the same time (1)")
+    parser.add_argument("--turns", type=int, default=10, help="of each user (10)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first sentence (0)")
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds after an answer (1)")
+    parser.add_argument("--events", action="store_true", help="print the events of each turn")
+    print(json.dumps(uvloop.run(load(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()
