@@ -21,6 +21,7 @@ from benchmarks.voice_users import (
     Microphones,
     Realtime,
     Sentence,
+    TooSlow,
     Turn,
     User,
     Wire,
@@ -32,20 +33,28 @@ from benchmarks.voice_users import (
 async def converse(
     user: User, said: list[Sentence], args: argparse.Namespace, number: int, turns: list[Turn]
 ) -> None:
-    """Say sentences, each once the answer to the one before was heard."""
+    """Say sentences, each once the answer to the one before was heard.
+
+    The first answer that does not come ends it.
+    """
     await asyncio.sleep(args.pause * number / args.users)
     for count in range(args.turns):
         place = (args.first + number + count * args.users) % len(said)
         turn = user.say(said[place], place)
-        await user.until("response.done")
         turns.append(turn)
+        try:
+            await user.until("response.done")
+        except TooSlow:
+            return
         await asyncio.sleep(max(0.0, turn.answer.played - time.monotonic()) + args.pause)
 
 
 async def load(args: argparse.Namespace) -> dict[str, object]:
     wire: Wire = Realtime(INSTRUCTIONS, MOST_TOKENS) if args.wire == "realtime" else Bare()
     said = sentences(args.folder, wire)
-    users = [await opened(args.url, lambda: User(wire, keep=args.events)) for _ in range(args.users)]
+    users = [
+        await opened(args.url, lambda: User(wire, keep=args.events)) for _ in range(args.users)
+    ]
     microphones = Microphones()
     turns: list[Turn] = []
     async with asyncio.TaskGroup() as group:

@@ -80,8 +80,7 @@ def measure(args: argparse.Namespace, folder: Path) -> Iterator[str]:
         first = f"--first={1 + users * _WARM_UP}"
         found = _cut(url, folder, f"--users={users}", f"--cuts={args.cuts // users}", first)
         after = [
-            _settled(peer, was)
-            for peer, was in zip((container, gateway), before, strict=True)
+            _settled(peer, was) for peer, was in zip((container, gateway), before, strict=True)
         ]
         notes = {int(number): note for number, note in _asked(upstream).items()}
         yield from _figures(found, notes)

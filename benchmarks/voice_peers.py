@@ -62,9 +62,9 @@ def chat_upstream(upstream: Peer) -> Iterator[None]:
 
 
 @contextmanager
-def language_model(python: str, folder: Path) -> Iterator[Peer]:
+def language_model(python: str, folder: str) -> Iterator[Peer]:
     """Start the model ``text`` by an interpreter that has torch."""
-    command = _served(python, "--model", "text", "--model-dir", str(folder))
+    command = _served(python, "--model", "text", "--model-dir", folder)
     with peers.started(command) as process:
         yield peers.until_it_listens(process, lambda: peers.address_in(process), _SLOW_START)
 

@@ -128,9 +128,7 @@ def pipeline(args: argparse.Namespace, client: WebSocket | None) -> list[FramePr
     )
     transport = FastAPIWebsocketTransport(
         client,
-        FastAPIWebsocketParams(
-            audio_in_enabled=True, audio_out_enabled=True, serializer=Samples()
-        ),
+        FastAPIWebsocketParams(audio_in_enabled=True, audio_out_enabled=True, serializer=Samples()),
     )
     both = LLMContextAggregatorPair(
         LLMContext(),
@@ -163,7 +161,9 @@ async def serve(args: argparse.Namespace) -> None:
         await client.accept(subprotocol=RAW)
         parameters = PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=RATE)
         runner = WorkerRunner(handle_sigint=False)
-        await runner.add_workers(PipelineWorker(Pipeline(pipeline(args, client)), params=parameters))
+        await runner.add_workers(
+            PipelineWorker(Pipeline(pipeline(args, client)), params=parameters)
+        )
         await runner.run()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

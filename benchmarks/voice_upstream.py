@@ -45,7 +45,8 @@ class Teller:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         messages = (await request.json())["messages"]
-        number = int(_NUMBER.findall(json.dumps(messages))[-1])
+        numbers = _NUMBER.findall(json.dumps(messages))
+        number = int(numbers[-1]) if numbers else 0
         said = [each["content"] for each in messages if each["role"] == "assistant"]
         note = self.asked[number] = {"said": said, "cancelled": None, "told": 0}
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import soxr
@@ -35,6 +35,10 @@ PATIENCE: Final = 60.0
 _TICK: Final = 0.001
 
 Samples = NDArray[np.int16]
+
+
+class TooSlow(LoadError):
+    """An event did not come in time."""
 
 
 class Wire(Protocol):
@@ -186,6 +190,7 @@ class User(WSListener):
         self._loud = (0, 0)  # frames before the first and behind the last loud one
         self._left = 0  # of the frames to be said
         self._silent = wire.frame(np.zeros(round(FRAME * wire.rate), np.int16))
+        self._said = asyncio.Event()
         self._changed = asyncio.Event()
         self.seen: dict[str, int] = {}
         self.last: dict[str, dict[str, Any]] = {}  # the last event of each type
@@ -200,12 +205,18 @@ class User(WSListener):
         self.turn = Turn(number)
         self._frames.extend(sentence.frames)
         self._loud, self._left = sentence.loud, len(sentence.frames)
+        self._said.clear()
         return self.turn
 
-    @property
-    def is_saying(self) -> bool:
-        """Whether frames of the sentence are left."""
-        return bool(self._frames)
+    async def finish(self) -> None:
+        """Wait until the sentence is said.
+
+        Raises:
+            LoadError: the stream has ended.
+        """
+        await self._said.wait()
+        if self.fault is not None:
+            raise self.fault
 
     def tick(self, due: float) -> None:
         """Send the frame that is due."""
@@ -217,6 +228,8 @@ class User(WSListener):
                 self.turn.began = due
             if place == self._loud[1]:
                 self.turn.ended = due
+            if not self._frames:
+                self._said.set()
         self._transport.send(self.wire.kind, frame)
 
     def send(self, message: bytes) -> None:
@@ -242,7 +255,8 @@ class User(WSListener):
         """Wait for the next event of a type, or the one after it; return when it came.
 
         Raises:
-            LoadError: it does not come in time, or the stream ends.
+            TooSlow: it does not come in time.
+            LoadError: the stream has ended.
         """
         wanted = self.seen.get(kind, 0) + count
         async with asyncio.timeout(patience) as limit:
@@ -252,7 +266,7 @@ class User(WSListener):
                     await self._changed.wait()
                 except asyncio.CancelledError:
                     if limit.expired():
-                        raise LoadError(f"no {kind} came for {patience:g} s") from None
+                        raise TooSlow(f"no {kind} came for {patience:g} s") from None
                     raise
         if self.fault is not None:
             raise self.fault
@@ -264,8 +278,7 @@ class User(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if frame.msg_type == WSMsgType.CLOSE:
             code, reason = frame.get_close_code(), frame.get_close_message()
-            self.fault = LoadError(f"the stream ended: {code} {reason!r}")
-            self._changed.set()
+            self._end(LoadError(f"the stream ended: {code} {reason!r}"))
             transport.disconnect()
             return
         now = time.monotonic()
@@ -273,22 +286,23 @@ class User(WSListener):
         self.seen[kind] = self.seen.get(kind, 0) + 1
         self.last[kind], self.at[kind] = members, now
         if kind == "error" and members.get("error", {}).get("code") not in self.tolerated:
-            self.fault = LoadError(f"an error came: {members}")
-        if self.turn is not None:
-            if self._keep and self.turn.events[-1:] != [kind]:
-                self.turn.events.append(kind)
+            self._end(LoadError(f"an error came: {members}"))
+        if self.turn is not None and self._keep and self.turn.events[-1:] != [kind]:
+            self.turn.events.append(kind)
         self.on_event(kind, members, np.frombuffer(audio, "<i2"), now)
         self._changed.set()
 
-    def on_event(
-        self, kind: str, members: dict[str, Any], samples: Samples, now: float
-    ) -> None:
+    def on_event(self, kind: str, members: dict[str, Any], samples: Samples, now: float) -> None:
         """Note an event, and the sound in it."""
         if self.turn is not None and len(samples):
             self.turn.answer.add(now, samples, self.wire.rate)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        self.fault = self.fault or LoadError("the stream's connection ended")
+        self._end(LoadError("the stream's connection ended"))
+
+    def _end(self, fault: LoadError) -> None:
+        self.fault = self.fault or fault
+        self._said.set()
         self._changed.set()
 
 
@@ -302,9 +316,7 @@ async def opened(url: str, make: Callable[[], _U]) -> _U:
         LoadError: the handshake is refused, or breaks off.
     """
     try:
-        _, user = await ws_connect(
-            make, url, extra_headers={"Sec-WebSocket-Protocol": RAW}
-        )
+        _, user = await ws_connect(make, url, extra_headers={"Sec-WebSocket-Protocol": RAW})
     except WSError as error:
         raise LoadError(f"no stream was opened: {error}") from error
     if user is None:  # picows returns None when the peer leaves during the handshake

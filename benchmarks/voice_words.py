@@ -17,7 +17,7 @@ from picows import WSFrame, WSMsgType
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from benchmarks.load import LoadError
-from benchmarks.voice_users import FRAME, Microphones, Samples, Sentence, User, event, opened
+from benchmarks.voice_users import Microphones, Samples, Sentence, User, event, opened
 from partway.container.models.voice.engines.faster_whisper import FasterWhisper
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
 from tests.container.models.voice.spoken import Spoken, whisper_directory
@@ -80,7 +80,7 @@ class Dictation(User):
 
     def on_event(self, kind: str, members: dict[str, Any], samples: Samples, now: float) -> None:
         if kind == "Error":
-            self.fault = LoadError(f"an error came: {members}")
+            raise LoadError(f"an error came: {members}")
         if kind == "Results" and members["is_final"]:
             self._texts.append(members["channel"]["alternatives"][0]["transcript"])
 
@@ -89,9 +89,7 @@ class Dictation(User):
         silence = np.zeros(round(_SILENCE * self.wire.rate), np.int16)
         sentence = Sentence.of(np.concatenate([audio, silence]), self.wire)
         self.say(sentence, 0)
-        await asyncio.sleep(len(sentence.frames) * FRAME)
-        while self.is_saying and self.fault is None:
-            await asyncio.sleep(FRAME)
+        await self.finish()
         self.send(event("CloseStream"))
         self.is_leaving = True  # nothing more is said
         await self.until("Metadata")
