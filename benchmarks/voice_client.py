@@ -69,6 +69,7 @@ async def load(args: argparse.Namespace) -> dict[str, object]:
         await user.close()
     median, p99 = spread(microphones.lateness)
     return {
+        "wanted": args.users * args.turns,
         "turns": [
             {
                 "sentence": turn.sentence,

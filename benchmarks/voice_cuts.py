@@ -92,7 +92,7 @@ def measure(args: argparse.Namespace, folder: Path) -> Iterator[str]:
                 f"{more:+,.0f} KiB: {held(not now.exceeds(was))}"
             )
         turn = voice_loads.turns(url, folder, "--turns=1", "--wire=realtime")
-        yield f"a turn after all cuts is answered: {held(not turn.unanswered)}"
+        yield f"a turn after all cuts is answered: {held(turn.are_answered)}"
 
 
 def _cut(url: str, folder: Path, *options: str) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Way:
     Attributes:
         url: None if its program is not installed.
         first: seconds to the first audio of each sentence's number, by the number of streams.
+        wanted: the turns, likewise.
         lateness: of the load's own frames, the worst 99th percentile.
     """
 
@@ -41,7 +42,7 @@ class Way:
     wire: str = "realtime"
     streams: Sequence[int] = (1,)
     first: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
-    unanswered: int = 0
+    wanted: dict[int, int] = field(default_factory=dict)
     lateness: float = 0.0
 
     def measure(self, streams: int, folder: Path, turns: int, begin: int) -> None:
@@ -49,7 +50,7 @@ class Way:
         options = [f"--users={streams}", f"--turns={turns}", f"--first={begin}"]
         found = voice_loads.turns(self.url, folder, f"--wire={self.wire}", *options)
         self.first.setdefault(streams, []).extend(found.first)
-        self.unanswered += found.unanswered
+        self.wanted[streams] = self.wanted.get(streams, 0) + found.wanted
         self.lateness = max(self.lateness, found.lateness)
 
     def spread(self, streams: int) -> list[float]:
@@ -71,10 +72,9 @@ def measure(args: argparse.Namespace, folder: Path) -> Iterator[str]:
                     turns = args.turns if streams == 1 else _CROWD_TURNS
                     way.measure(streams, folder, turns, number * args.turns)
     yield (
-        "| | streams | turns | first audio, ms, median | p95 | longest | not answered | "
-        "load's own frames late, ms, p99 |"
+        "| | streams | turns answered | first audio, ms, median | p95 | longest | load's own frames late, ms, p99 |"
     )
-    yield "|---" + "|---:" * 7 + "|"
+    yield "|---" + "|---:" * 6 + "|"
     for way in ways:
         yield from _rows(way)
     yield ""
@@ -123,11 +123,12 @@ def _through(stack: ExitStack, container: Peer) -> str:
 
 def _rows(way: Way) -> Iterator[str]:
     if way.url is None:
-        yield f"| {way.name} |" + f" {UNMEASURED} |" * 7
+        yield f"| {way.name} |" + f" {UNMEASURED} |" * 6
     for streams, first in way.first.items():
         times = " | ".join(f"{each * _MILLI:,.0f}" for each in way.spread(streams))
         late = f"{way.lateness * _MILLI:.1f}"
-        yield f"| {way.name} | {streams} | {len(first)} | {times} | {way.unanswered} | {late} |"
+        count = f"{len(first)} of {way.wanted[streams]}"
+        yield f"| {way.name} | {streams} | {count} | {times} | {late} |"
 
 
 def _marks(ways: Sequence[Way]) -> Iterator[str]:

@@ -29,7 +29,7 @@ class Turns:
 
     Attributes:
         first: of each sentence's number, from the end of speech to the first audio.
-        unanswered: turns whose answer had no sound.
+        wanted: the turns that were wanted; one without an answer is the last of its user.
         silence: the longest silence within an answer.
         late: the longest delay of a part of an answer.
         events: of each turn.
@@ -37,20 +37,31 @@ class Turns:
     """
 
     first: Sequence[tuple[int, float]]
-    unanswered: int
+    wanted: int
     silence: float
     late: float
     events: Sequence[Sequence[str]]
     lateness: float
 
+    @property
+    def are_answered(self) -> bool:
+        return len(self.first) == self.wanted
+
     @classmethod
     def of(cls, found: dict[str, Any]) -> Turns:
+        """Read the output of a load.
+
+        Raises:
+            RunError: no turn was answered.
+        """
         turns = found["turns"]
         answered = [each for each in turns if each["first_audio"] is not None]
+        if not answered:
+            raise RunError("no turn was answered")
         return cls(
             [(each["sentence"], each["first_audio"]) for each in answered],
-            len(turns) - len(answered),
-            max((each["silence"] for each in answered), default=0.0),
+            found["wanted"],
+            max((each["silence"] for each in answered)),
             max((each["late"] for each in answered), default=0.0),
             [each["events"] for each in turns],
             found["lateness"]["p99"],

@@ -30,7 +30,7 @@ FRAME: Final = 0.02
 #: A frame with a sample above it is loud: -34 dB of full scale.
 _LOUD: Final = 650
 #: Seconds within which an answer, or the reaction to an event, must come.
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 #: Seconds that the microphones sleep at least: the clock of uvloop has whole milliseconds.
 _TICK: Final = 0.001
 

@@ -20,7 +20,7 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.plain_text import safe
 from partway.gateway.streams.invocation_target import InvocationTarget
 from partway.gateway.terminal import console_for
-from partway.gateway.workbench.recording.comparison import Answers, By, Comparison, compare
+from partway.gateway.workbench.recording.comparison import By, Comparison, StreamAnswers, compare
 from partway.gateway.workbench.recording.recording import Recording, RecordingError, load_recording
 from partway.gateway.workbench.recording.replay import PATIENCE, ReplayPlan, plan_of, replay
 from partway.gateway.workbench.recording.report import show, to_json
@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _replayed(
     options: argparse.Namespace, plan: ReplayPlan, target: str
-) -> tuple[Address, Answers]:
+) -> tuple[Address, StreamAnswers]:
     """Send the plan to the container; return its address and its answers."""
     how = {"speed": options.speed, "patience": options.wait}
     if options.entrypoint is None:

@@ -330,7 +330,7 @@ async def test_the_bot_of_the_page(gateway: ServedGateway, python: str, tmp_path
             },
         )  # fmt: skip
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(80):
             await process.wait()
     except TimeoutError:
         pytest.fail(f"the bot still runs; it wrote {said.read_text()}{complained.read_text()}")

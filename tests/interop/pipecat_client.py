@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import importlib.metadata
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from pipecat.frames.frames import (
@@ -38,6 +40,9 @@ from pipecat.workers.runner import WorkerRunner
 from told import follow
 
 RATE = 16000
+
+#: Seconds after which a close that still waits for the SDK is looked at.
+CLOSE = 5.0
 
 
 class Notes(FrameProcessor):
@@ -132,6 +137,41 @@ class Bot:
         return [self.met.get_nowait() for _ in range(self.met.qsize())]
 
 
+async def release_closes() -> None:
+    """Release closes of the SDK that wait for a writer which has died.
+
+    Pipecat cancels its reader behind ``CloseStream``. The next byte of the response then raises an
+    exception in awscrt's thread, and awscrt gives the stream up. A write that comes just then kills
+    the SDK's writer, and its close waits for ever until the queue of writes is empty.
+    """
+    waiting = [(frame.f_code.co_qualname, frame.f_locals) for frame in frames_of_tasks()]
+    written = [
+        variables["body_iterator"].ag_frame.f_locals["body"]
+        for name, variables in waiting
+        if name.endswith("._set_request_body_generator")
+    ]
+    for name, variables in waiting:
+        if name == "AsyncBytesProvider.close":
+            provider = variables["self"]
+            if not any(reads(body, provider) for body in written):
+                async with provider._data_condition:
+                    provider._data.clear()
+                    provider._data_condition.notify_all()
+
+
+def frames_of_tasks() -> Iterator[FrameType]:
+    """Yield the frames in which tasks wait."""
+    for task in asyncio.all_tasks():
+        waits: Any = task.get_coro()
+        while (frame := getattr(waits, "cr_frame", None)) is not None:
+            yield frame
+            waits = waits.cr_await
+
+
+def reads(body: Any, provider: Any) -> bool:
+    return body is provider or any(each is provider for each in vars(body).values())
+
+
 class Driver:
     """Bots by the names that commands give them."""
 
@@ -172,7 +212,12 @@ class Driver:
         """The orderly end; when all is over, returns what was met and not asked for."""
         ending = self.bots.pop(bot)
         await ending.worker.queue_frame(EndFrame())
-        return await ending.over()
+        over = asyncio.create_task(ending.over())
+        while not over.done():
+            await asyncio.wait((over,), timeout=CLOSE)
+            if not over.done():
+                await release_closes()
+        return over.result()
 
     async def cancel(self, bot: str) -> list[dict[str, Any]]:
         """The other end, which waits for nothing that is under way; returns as ``end``."""

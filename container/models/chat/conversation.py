@@ -26,7 +26,7 @@ MAX_MESSAGE: Final = 256 * KIB
 MAX_REMEMBERED: Final = 4 * MAX_MESSAGE
 
 
-class Turns:
+class RememberedTurns:
     """The remembered turns of a conversation; a user's and the assistant's alternate.
 
     Some chat templates refuse others, so turns of one role in a row are joined.
@@ -70,7 +70,7 @@ class PlainConversation:
         self._stream = stream
         self._events = events
         self._settings = settings
-        self._turns = Turns(settings.max_turns)
+        self._turns = RememberedTurns(settings.max_turns)
 
     async def run(self) -> None:
         """Answer all messages until the input has ended.

@@ -18,8 +18,8 @@ from partway.container.models.voice.interfaces import HEARING_RATE, Samples
 from partway.container.models.voice.limits import DECODING, MAX_FILE_SECONDS
 from partway.container.models.voice.wav_files import WavFault, is_wav, read_wav
 
-#: The kinds of files that ffmpeg may take a file for. Playlists are none of them: they would name
-#: further files of this machine.
+#: The kinds of files that ffmpeg may take a file for. Playlists are left out: a playlist may name
+#: any file of this machine.
 _DEMUXERS: Final = "aac,aiff,amr,caf,flac,matroska,webm,mov,mp4,m4a,mp3,ogg,wav,w64"
 
 

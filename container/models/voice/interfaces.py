@@ -21,7 +21,7 @@ HEARING_RATE: Final = 16_000
 Samples = NDArray[np.int16]
 
 
-class Engine(Protocol):
+class VoiceEngine(Protocol):
     """The common part of the interfaces."""
 
     def load(self, place: Path | None) -> None:
@@ -89,7 +89,7 @@ class HearingOptions:
     words: bool = False
 
 
-class Hears(Engine, Protocol):
+class Hears(VoiceEngine, Protocol):
     """Turns speech into text."""
 
     def hear(self, audio: Samples, options: HearingOptions) -> Transcript:
@@ -104,7 +104,7 @@ class Hears(Engine, Protocol):
 # --- Answering --------------------------------------------------------------------------------
 
 
-class Answers(Engine, Protocol):
+class Answers(VoiceEngine, Protocol):
     """Continues a conversation."""
 
     def answer(
@@ -141,7 +141,7 @@ class SpeakingOptions:
     language: str = ""
 
 
-class Speaks(Engine, Protocol):
+class Speaks(VoiceEngine, Protocol):
     """Turns text into speech.
 
     Attributes:
@@ -188,7 +188,7 @@ class SpeechDetector(Protocol):
         """End the audio, and any speech in it."""
 
 
-class Turns(Engine, Protocol):
+class Turns(VoiceEngine, Protocol):
     """Finds out when somebody speaks, and when a turn is over."""
 
     def detector(self) -> SpeechDetector:

@@ -50,9 +50,6 @@ MAX_LISTENER_EVENTS: Final = 256
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
 
-#: Characters that wait until a client has them spoken: an hour of speech.
-MAX_SPOKEN_TEXT: Final = 50_000
-
 #: Functions that a session's model may call.
 MAX_TOOLS: Final = 128
 
@@ -83,8 +80,9 @@ MAX_UTTERANCE: Final = 30.0
 #: and an interruption loses no more.
 PLAYBACK_AHEAD: Final = 0.5
 
-#: Silence allowed to a program that speaks, before its first audio and between two pieces.
-PROGRAM_SILENCE: Final = 10.0
+#: Silence allowed to a program that speaks, before its first audio and between two pieces. A long
+#: sentence takes Piper some seconds, and more on a busy machine.
+PROGRAM_SILENCE: Final = 30.0
 
 #: Time for such a program to load its voice.
 PROGRAM_START: Final = 60.0

@@ -1,4 +1,4 @@
-"""Listening to one stream: audio in, the turns and texts of what is said out."""
+"""Listening to one stream: audio in, turns and texts out."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class _Unheard:
     text: asyncio.Task[_Heard]
 
 
-class Listener:
+class SpeechListener:
     """Listens to one stream, as an asynchronous context manager; leaving it gives up all hearing.
 
     One task feeds audio, and one takes :meth:`events`. Texts come in the order of the utterances.

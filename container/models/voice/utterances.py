@@ -12,8 +12,8 @@ from partway.container.models.voice.speech_turns import LongSilence, SpeechStart
 
 _SAMPLE_BYTES = 2
 
-#: Why an utterance is over: by silence, by :meth:`Listener.commit`, by the end of the audio, or
-#: because it is too long.
+#: Why an utterance is over: by silence, by its client's commit, by the end of the audio, or because
+#: it is too long.
 Ending: TypeAlias = Literal["endpoint", "commit", "end", "cut"]
 
 

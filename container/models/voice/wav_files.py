@@ -110,11 +110,12 @@ def _samples(data: bytes, form: _Form) -> Samples:
     """Return 16-bit samples; lower bits are dropped."""
     if form.kind == _FLOAT:
         values = np.frombuffer(data, f"<f{form.bits // 8}") * 32768
-        return np.clip(np.rint(np.nan_to_num(values)), -32768, 32767).astype(np.int16)
+        rounded: Samples = np.clip(np.rint(np.nan_to_num(values)), -32768, 32767).astype(np.int16)
+        return rounded
     if form.kind in (_ALAW, _MULAW):
         return decode(data, "alaw" if form.kind == _ALAW else "mulaw")
     if form.bits == 8:
-        return ((np.frombuffer(data, np.uint8).astype(np.int16) - 128) << 8).astype(np.int16)
+        return (np.frombuffer(data, np.uint8).astype(np.int16) - 128) << 8
     width = form.bits // 8
     upper = np.frombuffer(data, np.uint8).reshape(-1, width)[:, width - 2 :]
     samples: Samples = np.ascontiguousarray(upper).view("<i2")[:, 0].astype(np.int16)

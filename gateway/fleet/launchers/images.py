@@ -10,7 +10,7 @@ from typing import Final
 from partway.gateway.fleet.endpoint import Attached, Image, OneSource, Program, Pull
 
 #: Containers that ship with this project, by the names of their models.
-SHIPPED: Final = ("chat", "echo", "kmeans", "linear", "pca", "speech", "text")
+SHIPPED: Final = ("chat", "echo", "kmeans", "linear", "pca", "speech", "text", "voice")
 
 #: Precedes an image that the engine must run, even if another entry has its name.
 ENGINE_SCHEME: Final = "docker://"

@@ -32,7 +32,7 @@ class TimedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class StreamAnswers:
     """All answers of a container on a stream.
 
     Attributes:
@@ -71,8 +71,8 @@ class Comparison:
     """The recorded answers and today's; ``notes`` has differences beside the replies."""
 
     by: By
-    recorded: Answers
-    now: Answers
+    recorded: StreamAnswers
+    now: StreamAnswers
     rows: Sequence[ComparedReply] = ()
     notes: Sequence[str] = field(default_factory=tuple)
 
@@ -85,7 +85,7 @@ class Comparison:
         return sum(row.verdict is verdict for row in self.rows)
 
 
-def compare(recorded: Answers, now: Answers, by: By = By.EXACT) -> Comparison:
+def compare(recorded: StreamAnswers, now: StreamAnswers, by: By = By.EXACT) -> Comparison:
     rows = [
         _row(was, is_now, by, bool(now.replies))
         for was, is_now in zip_longest(recorded.replies, now.replies)
@@ -126,7 +126,7 @@ def first_difference(left: bytes, right: bytes) -> int:
     return low
 
 
-def _notes(recorded: Answers, now: Answers) -> Iterator[str]:
+def _notes(recorded: StreamAnswers, now: StreamAnswers) -> Iterator[str]:
     if now.trouble:
         yield now.trouble
     if now.status and now.status != recorded.status:

@@ -12,7 +12,7 @@ from partway.gateway.limits import CONTAINER_HANDSHAKE_TIMEOUT, STREAM_LIFETIME
 from partway.gateway.network.dialling import Address, Unreachable, dial
 from partway.gateway.streams.container_leg import REQUEST_ID
 from partway.gateway.workbench.intermediary.observer import Sender
-from partway.gateway.workbench.recording.comparison import Answers, TimedReply
+from partway.gateway.workbench.recording.comparison import StreamAnswers, TimedReply
 from partway.gateway.workbench.recording.recording import (
     Joining,
     Recording,
@@ -66,7 +66,7 @@ class ReplayPlan:
     """
 
     steps: tuple[PlannedStep, ...]
-    answers: Answers
+    answers: StreamAnswers
     ends: bool
     cut: bool
 
@@ -117,7 +117,7 @@ def plan_of(recording: Recording) -> ReplayPlan:
         replies.append(TimedReply(rest, rest.at - said_at))
     return ReplayPlan(
         steps=tuple(steps),
-        answers=Answers(replies, recording.answer.status, code, reason),
+        answers=StreamAnswers(replies, recording.answer.status, code, reason),
         ends=closed or code is not None,
         cut=ends[:1] == [Sender.GATEWAY],
     )
@@ -130,7 +130,7 @@ async def replay(
     *,
     speed: float = 1.0,
     patience: float = PATIENCE,
-) -> Answers:
+) -> StreamAnswers:
     """Send the client's side of a recorded stream to a container.
 
     Args:
@@ -150,9 +150,9 @@ async def replay(
             handshake_timeout=CONTAINER_HANDSHAKE_TIMEOUT,
         )
     except HandshakeRefused as refusal:
-        return Answers(status=refusal.status)
+        return StreamAnswers(status=refusal.status)
     except Unreachable as error:
-        return Answers(status=0, trouble=f"cannot open a stream to {address}: {error}")
+        return StreamAnswers(status=0, trouble=f"cannot open a stream to {address}: {error}")
     answers = plan.answers
     stream = ReplayedStream(
         upgraded,
@@ -172,7 +172,7 @@ async def replay(
     replies = stream.replies()
     if not plan.ends:  # the recording shows nothing that came later
         replies = replies[: len(answers.replies)]
-    return Answers(
+    return StreamAnswers(
         replies, HTTPStatus.SWITCHING_PROTOCOLS, stream.code, stream.reason, stream.trouble
     )
 

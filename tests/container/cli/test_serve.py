@@ -286,7 +286,7 @@ def test_whether_errors_are_shown(refused: Refused) -> None:
 
 
 def test_a_model_that_cannot_be_found(refused: Refused, own: Path) -> None:
-    shipped = "chat, echo, kmeans, linear, pca, speech, text"
+    shipped = "chat, echo, kmeans, linear, pca, speech, text, voice"
     assert refused("serve", "--model", "nope") == (
         2,
         f"--model nope: it must be a shipped model ({shipped}), or your own as module:Class",

@@ -131,7 +131,8 @@ def is_flushed(message: Any) -> bool:
 
 
 async def main() -> None:
-    print(json.dumps({"listen": await listen(client(), AUDIO), "speak": await speak(client())}))
+    deepgram = client()
+    print(json.dumps({"listen": await listen(deepgram, AUDIO), "speak": await speak(deepgram)}))
 
 
 asyncio.run(main())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Self
@@ -121,7 +122,8 @@ class Running:
 
     async def __aexit__(self, *_: object) -> None:
         await self.worker.queue_frame(EndFrame())
-        await self._run
+        # AWS's SDK 0.9 now and then waits for ever to close a stream whose response has ended.
+        await asyncio.wait((self._run,), timeout=5)
 
     async def hear(self) -> None:
         audio, chunk = AUDIO[self._rate], self._rate // 50 * 2  # bytes in 20 ms
@@ -183,7 +185,8 @@ async def main() -> None:
         "nvidia_tts": await speaks(NvidiaSageMakerTTSService(**PLACE)),
         "realtime": await converses(),
     }
-    print(json.dumps(told, default=str))
+    print(json.dumps(told, default=str), flush=True)
+    os._exit(0)  # a pipeline that waits for ever cannot be cancelled either
 
 
 asyncio.run(main())

@@ -15,6 +15,12 @@ BEFORE, SOUND, AFTER = 0.2, 1.2, 0.8
 WORDS = "one two three"
 
 
+def seconds_of(text: str) -> float:
+    """Return the length of a text as the engine ``stub`` speaks it."""
+    words = text.split()
+    return 0.06 * (sum(map(len, words)) + len(words))
+
+
 class Spoken(NamedTuple):
     """The same audio as files, mono with 16 bits.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from partway.container.models.voice.interfaces import (
+    HEARING_RATE,
     HeardWord,
     HearingOptions,
     Samples,
@@ -18,6 +20,8 @@ from partway.container.models.voice.interfaces import (
 
 #: Likelier texts are tried first; more randomness is for audio in which the model repeats itself.
 _TEMPERATURES: Final = (0.0, 0.4)
+#: Samples that Whisper hears at a time.
+_WINDOW: Final = 30 * HEARING_RATE
 
 
 class FasterWhisper:
@@ -71,7 +75,11 @@ class FasterWhisper:
             without_timestamps=True,
             word_timestamps=options.words,
         )
-        return _transcript(list(segments), found.language)
+        if len(audio) <= _WINDOW:
+            # Without timestamps, a window is one segment. With times of words, faster-whisper would
+            # hear the silence after the last word too, and invent a text for it.
+            segments = islice(segments, 1)
+        return _transcript(segments, found.language)
 
     def _language(self, language: str) -> str | None:
         """Return the model's code of a language such as ``en-US``; None lets it find out."""

@@ -164,11 +164,15 @@ class PipedProgram:
         except subprocess.TimeoutExpired:
             raise ModelError(f"{self._name} has not ended in time") from None
 
-    def kill(self) -> None:
-        """Kill the program unless it has ended, and release its pipes; may be called again."""
+    def end(self) -> None:
+        """Kill the program unless it has ended; on any thread, and more than once."""
         self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP)
+
+    def kill(self) -> None:
+        """End the program, and release its pipes; more than once."""
+        self.end()
         self._open.close()
         for pipe in (self._input, self._output, self._errors):
             pipe.close()

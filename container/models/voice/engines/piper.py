@@ -36,6 +36,7 @@ _MARK: Final = "[[]]"
 _MARK_LOGGED: Final = f"text={_MARK},".encode()
 #: Bytes kept of an unfinished line: more than a logged mark has.
 _MOST_LINE: Final = 4096
+_UNLOAD: Final = 0.5  # seconds for a thread to see that its program has ended
 _MOST_SAID: Final = 200  # characters of a line in an error
 
 
@@ -65,56 +66,75 @@ class Piper:
         self._own = threading.local()
         self._kept: set[_KeptProgram] = set()
         self._lock = threading.Lock()
-        for _ in self.speak("ready", SpeakingOptions()):
-            pass
+        self._is_unloaded = False
+        try:
+            for _ in self.speak("ready", SpeakingOptions()):
+                pass
+        except ModelError:
+            self.unload()
+            raise
 
     def unload(self) -> None:
-        """End all programs; called when no thread speaks."""
+        """End all programs, and with them the phrases that are being spoken; on any thread."""
         with self._lock:
+            self._is_unloaded = True
             kept, self._kept = self._kept, set()
         for program in kept:
-            program.kill()
+            program.end()
+        for program in kept:
+            # A thread that speaks sees the end, and releases the pipes itself.
+            if program.in_use.acquire(timeout=_UNLOAD):
+                program.kill()
+                program.in_use.release()
 
     def speak(self, text: str, options: SpeakingOptions) -> Iterator[Samples]:
         """Yield the audio of each sentence; speed and voice are those of the voice's files.
 
-        A phrase that is abandoned may end within ABANDONED_PHRASE seconds; then its program is
-        replaced.
+        An abandoned phrase has ABANDONED_PHRASE seconds to end. After that its program is replaced.
         """
         line = one_line(text)
         if not line:
             return
         program = self._program()
-        try:
-            yield from program.speak(line)
-        finally:
-            if not program.quiet():
-                self._replace(program)
+        with program.in_use:
+            try:
+                yield from program.speak(line)
+            finally:
+                if not program.quiet():
+                    self._drop(program)
+                    if not self._is_unloaded:
+                        self._start()  # it loads the voice until the next phrase
 
     def _program(self) -> _KeptProgram:
         program: _KeptProgram | None = getattr(self._own, "program", None)
-        if program is None:
-            return self._start()
-        return program if program.running else self._replace(program)
+        if program is not None and not program.running:
+            self._drop(program)
+            program = None
+        return program or self._start()
 
     def _start(self) -> _KeptProgram:
-        program = self._own.program = _KeptProgram(self._command)
         with self._lock:
+            if self._is_unloaded:
+                raise ModelError("the voice is unloaded")
+            program = self._own.program = _KeptProgram(self._command)
             self._kept.add(program)
         return program
 
-    def _replace(self, program: _KeptProgram) -> _KeptProgram:
-        """Start another program, which loads the voice until the next phrase."""
+    def _drop(self, program: _KeptProgram) -> None:
         with self._lock:
             self._kept.discard(program)
         program.kill()
-        return self._start()
 
 
 class _KeptProgram:
-    """A program that speaks one phrase after another; used on one thread."""
+    """A program that speaks one phrase after another; used on one thread.
+
+    Attributes:
+        in_use: held while the program speaks.
+    """
 
     def __init__(self, command: list[str]) -> None:
+        self.in_use = threading.Lock()
         self._program = PipedProgram(command)
         self._last_error = b""
         self._rest = b""  # of error output, an unfinished line
@@ -149,6 +169,9 @@ class _KeptProgram:
         except ModelError:
             return False
         return True
+
+    def end(self) -> None:
+        self._program.end()
 
     def kill(self) -> None:
         self._program.kill()

@@ -14,7 +14,7 @@ from partway import __version__
 from partway.container.errors import ModelError
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import Transcript
-from partway.container.models.voice.listener import Listener
+from partway.container.models.voice.listener import SpeechListener
 from partway.container.models.voice.speech_turns import LongSilence, SpeechStarted
 from partway.container.models.voice.utterances import (
     Final as FinalText,
@@ -54,7 +54,7 @@ class ListenStream:
         assert engines.hearing is not None, "the stream was admitted"
         self._stream = stream
         self._query = ListenQuery.read(stream.query, engines.settings)
-        self._listener = Listener(engines.hearing, engines.turns, self._query.options)
+        self._listener = SpeechListener(engines.hearing, engines.turns, self._query.options)
         self._digest = hashlib.sha256()
         self._created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         engine = engines.settings.hears.partition(":")[0]

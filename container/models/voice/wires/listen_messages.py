@@ -67,7 +67,7 @@ def message_of(text: str) -> ClientMessage:
     """Read a client's message in text.
 
     Raises:
-        MessageFault: it is none of those that a client may send.
+        MessageFault: no client may send such a message.
     """
     message = object_of(text)
     if message is None:

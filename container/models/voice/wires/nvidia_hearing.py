@@ -20,7 +20,7 @@ from partway.container.models.voice.audio_formats import (
 )
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import HearingOptions, Transcript
-from partway.container.models.voice.listener import Listener, ListenerOptions
+from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed, Interim
 from partway.container.models.voice.wires.dialects import unknown_type
@@ -67,7 +67,7 @@ class NvidiaHearing:
         self._engines = engines
         self._options = _options(first.members.inner("session"), engines)
         self._session = first.members.value("session") or {}
-        self._listener = Listener(engines.hearing, engines.turns, self._options)
+        self._listener = SpeechListener(engines.hearing, engines.turns, self._options)
 
     async def run(self, messages: AsyncIterator[str | bytes]) -> None:
         """Serve the stream until the client ends it; the text of all audio is told."""

@@ -24,7 +24,7 @@ from partway.container.models.voice.audio_formats import (
 )
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import SpeakingOptions
-from partway.container.models.voice.limits import MAX_SPOKEN_TEXT
+from partway.container.models.voice.limits import MAX_UNSPOKEN
 from partway.container.models.voice.wires.dialects import unknown_type
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
@@ -111,10 +111,10 @@ class NvidiaSpeaking:
 
     def _append(self, members: Members) -> None:
         text = self._text + members.needed("text")
-        if len(text) > MAX_SPOKEN_TEXT:
+        if len(text) > MAX_UNSPOKEN:
             raise RealtimeFault(
                 f"text: {len(text)} characters would wait for input_text.commit; they must be at "
-                f"most {MAX_SPOKEN_TEXT}",
+                f"most {MAX_UNSPOKEN}",
                 param="text",
             )
         self._text = text

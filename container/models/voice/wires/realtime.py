@@ -120,18 +120,18 @@ class RealtimeStream:
         try:
             event = messages.event_of(message)
             event_id = event.id
-            await self._on(event.parse(), event_id)
+            await self._on(event.parse())
         except RealtimeFault as fault:
             await self._send(events.error_event(fault, event_id))
 
-    async def _on(self, message: messages.Message, event_id: str) -> None:
+    async def _on(self, message: messages.Message) -> None:
         match message:
             case messages.AudioAppend(audio):
                 await self._turns.append(audio)
             case messages.AudioCommit():
                 await self._turns.commit()
             case messages.AudioClear():
-                await self._turns.clear()
+                self._turns.clear()
                 await self._send(events.event("input_audio_buffer.cleared"))
             case messages.SessionUpdate():
                 await self._update(message)

@@ -14,7 +14,8 @@ from partway.container.models.voice.conversation import ConversationItems, Item,
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions
-from partway.container.models.voice.listener import Listener, ListenerOptions
+from partway.container.models.voice.limits import MAX_ITEM_TEXT
+from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped
 from partway.container.models.voice.utterances import Final as UtteranceHeard
 from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
@@ -122,11 +123,9 @@ class UserTurns:
         """
         await self._heard().commit()
 
-    async def clear(self) -> None:
+    def clear(self) -> None:
         """Drop the audio of the turn that is not over."""
-        ear = self._heard()
-        ear.listener.clear()
-        ear.speaking = None
+        self._heard().clear()
 
     async def end(self) -> None:
         """End the audio; return once the texts of all turns are known."""
@@ -191,7 +190,7 @@ class _Ear:
         settings: SessionSettings,
     ) -> None:
         self._turns = turns
-        self.listener = Listener(hearing, turns.engines.turns, options)
+        self.listener = SpeechListener(hearing, turns.engines.turns, options)
         self._detection = settings.turn_detection
         self._is_reported = settings.transcribing is not None
         self.speaking: str | None = None
@@ -215,6 +214,12 @@ class _Ear:
             await self._turns.tell(turn, stopped_ms=None)
         else:
             self._committed = True
+
+    def clear(self) -> None:
+        self.listener.clear()
+        self.speaking = None
+        self._said.clear()
+        self._seconds = 0.0
 
     async def run(self, came: float) -> None:
         """Act upon all that is heard, until the audio has ended and every text is known.
@@ -245,7 +250,8 @@ class _Ear:
                 await self._turns.handler.words_heard(count, self._announce)
             case UtteranceHeard(utterance, transcript, reason):
                 self._seconds += utterance.duration
-                self._said.append(transcript.text)
+                if sum(map(len, self._said)) < MAX_ITEM_TEXT:
+                    self._said.append(transcript.text)
                 if reason != "cut":
                     await self._settle(None)
             case HearingFailed(utterance, failure, reason):

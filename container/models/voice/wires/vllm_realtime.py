@@ -15,7 +15,7 @@ from typing import Final
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
-from partway.container.models.voice.listener import Listener, ListenerOptions
+from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed
 from partway.container.models.voice.wires.dialects import unknown_type
@@ -54,7 +54,7 @@ class VllmRealtime:
             endpointing=engines.settings.endpointing_ms / 1000,
             eager=engines.settings.eager_ms / 1000,
         )
-        self._listener = Listener(engines.hearing, engines.turns, options)
+        self._listener = SpeechListener(engines.hearing, engines.turns, options)
         self._pieces: list[str] = []
 
     async def run(self, messages: AsyncIterator[str | bytes]) -> None:

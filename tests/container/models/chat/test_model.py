@@ -13,7 +13,7 @@ import pytest
 import websockets
 from aiohttp import web
 
-from partway.container.models.chat.conversation import MAX_REMEMBERED, Turns
+from partway.container.models.chat.conversation import MAX_REMEMBERED, RememberedTurns
 from partway.container.models.chat.model import Chat
 from partway.container.models.chat.settings import ChatSettings
 from partway.container.testing import Served, serving
@@ -193,7 +193,7 @@ async def test_messages_without_a_reply_are_joined(start) -> None:
 
 
 def test_the_oldest_turns_are_dropped_up_to_a_user_s() -> None:
-    turns = Turns(4)
+    turns = RememberedTurns(4)
     for number in range(4):
         turns.add("user", f"u{number}")
         turns.add("assistant", f"a{number}")

@@ -21,7 +21,7 @@ from partway.container.models.voice.engines.stub_turns import StubTurns
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
 from partway.container.models.voice.limits import MAX_UNHEARD_UTTERANCES
-from partway.container.models.voice.listener import Listener, ListenerOptions
+from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_turns import LongSilence, SpeechStarted, SpeechStopped
 from partway.container.models.voice.turn_detection import TurnDetection
@@ -60,19 +60,19 @@ class Incomplete(StubTurns):
 @asynccontextmanager
 async def listening(
     engine: Any = None, turns: Any = None, **options: Any
-) -> AsyncIterator[Listener]:
+) -> AsyncIterator[SpeechListener]:
     hearing = EnginePool(engine or StubHearing(), "hearing", Threads())
     turning = EnginePool(turns or StubTurns(), "turn", Threads())
     wishes = ListenerOptions(PCM, **options)
     try:
-        async with Listener(Hearing(hearing), TurnDetection(turning), wishes) as listener:
+        async with SpeechListener(Hearing(hearing), TurnDetection(turning), wishes) as listener:
             yield listener
     finally:
         hearing.close()
         turning.close()
 
 
-async def texts(listener: Listener) -> list[tuple[str, str]]:
+async def texts(listener: SpeechListener) -> list[tuple[str, str]]:
     """The text and the reason of each utterance, until the end."""
     return [
         (event.transcript.text, event.reason)
@@ -81,7 +81,7 @@ async def texts(listener: Listener) -> list[tuple[str, str]]:
     ]
 
 
-async def upto(listener: Listener, kind: type) -> list[Any]:
+async def upto(listener: SpeechListener, kind: type) -> list[Any]:
     """The events up to the first of a kind."""
     seen = []
     async for event in listener.events():

@@ -293,8 +293,8 @@ async def test_no_engine_at_all(anyio_backend, no_leaks):
     assert error.passing
     assert error.failure is StartFailure.NO_ENGINE
     assert (
-        "name an image that ships with Partway (chat, echo, kmeans, linear, pca, speech, text)"
-        in str(error)
+        "name an image that ships with Partway "
+        "(chat, echo, kmeans, linear, pca, speech, text, voice)" in str(error)
     )
     for words in ("model:1", "DOCKER_HOST is not set", "start the engine", "[images]"):
         assert words in str(error)

@@ -1,4 +1,4 @@
-"""Answers side by side."""
+"""StreamAnswers side by side."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.workbench.recording.comparison import (
-    Answers,
     By,
     ReplyVerdict,
+    StreamAnswers,
     TimedReply,
     compare,
     first_difference,
@@ -25,14 +25,14 @@ SAME, DIFFERS, MISSING, EXTRA = (
 )
 
 
-def answers(*replies: str | bytes, code: int | None = 1000, **others: object) -> Answers:
+def answers(*replies: str | bytes, code: int | None = 1000, **others: object) -> StreamAnswers:
     messages = [
         JoinedMessage(Opcode.TEXT, each.encode(), 0.0)
         if isinstance(each, str)
         else JoinedMessage(Opcode.BINARY, each, 0.0)
         for each in replies
     ]
-    return Answers([TimedReply(message, 0.1) for message in messages], code=code, **others)
+    return StreamAnswers([TimedReply(message, 0.1) for message in messages], code=code, **others)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_replies(then, now, exact, shape, end):
 def test_a_reply_without_its_end_is_another():
     (whole,) = answers("a").replies
     cut = TimedReply(JoinedMessage(Opcode.TEXT, b"a", 0.0, whole=False), 0.1)
-    assert compare(Answers([whole]), Answers([cut])).rows[0].verdict is DIFFERS
+    assert compare(StreamAnswers([whole]), StreamAnswers([cut])).rows[0].verdict is DIFFERS
 
 
 @pytest.mark.parametrize(

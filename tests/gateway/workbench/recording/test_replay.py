@@ -18,10 +18,10 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest
 from partway.gateway.workbench.recording import replay as module
 from partway.gateway.workbench.recording.comparison import (
-    Answers,
     By,
     Comparison,
     ReplyVerdict,
+    StreamAnswers,
     compare,
 )
 from partway.gateway.workbench.recording.recorder import Recorder
@@ -399,7 +399,9 @@ async def test_an_interrupted_replay_leaves_nothing(path):
     whole(path, *HELLO, *both_close(0.5))
     plan = plan_of(load_recording(path))
     async with container(handler) as address:
-        saying: asyncio.Task[Answers] = asyncio.create_task(replay(plan, address, TARGET, speed=0))
+        saying: asyncio.Task[StreamAnswers] = asyncio.create_task(
+            replay(plan, address, TARGET, speed=0)
+        )
         await begun.wait()
         saying.cancel()
         with pytest.raises(asyncio.CancelledError):

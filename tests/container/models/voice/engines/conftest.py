@@ -18,6 +18,11 @@ def started(monkeypatch):
             super().__init__(command)
             programs.append(self)
 
+        @property
+        def is_open(self):
+            """Whether it still has pipes."""
+            return not all(pipe.closed for pipe in (self._input, self._output, self._errors))
+
     for module in (espeak, piper):
         monkeypatch.setattr(module, "PipedProgram", Noted)
     return programs

@@ -40,7 +40,7 @@ def loaded(tmp_path, monkeypatch, started):
     yield load
     for engine in engines:
         engine.unload()
-    assert not any(program.running for program in started)
+    assert not any(program.running or program.is_open for program in started)
 
 
 def said(engine: Piper, text: str) -> str:
@@ -105,6 +105,25 @@ def test_a_program_that_hangs_has_a_deadline(loaded, monkeypatch, started):
     with pytest.raises(ModelError, match="given nothing in time"):
         said(engine, "hang")
     assert said(engine, "next") == "next"
+
+
+def test_a_program_that_does_not_speak_leaves_none(loaded, started):
+    with pytest.raises(ModelError, match="piper has ended: no voice"):
+        loaded("sys.exit('no voice')")
+    assert not any(program.running for program in started)
+
+
+def test_unloading_ends_a_phrase(loaded, started):
+    engine = loaded("'hang' in line and sys.stdin.read()")
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(said, engine, "well").result(30) == "well"
+        phrase = thread.submit(said, engine, "hang")
+        engine.unload()
+        with pytest.raises(ModelError, match=r"piper has ended|the voice is unloaded"):
+            phrase.result(30)
+        with pytest.raises(ModelError, match="the voice is unloaded"):
+            thread.submit(said, engine, "next").result(30)
+    assert not any(program.running or program.is_open for program in started)
 
 
 @pytest.mark.parametrize(

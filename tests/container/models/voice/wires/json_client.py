@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import websockets
@@ -14,7 +14,7 @@ import websockets
 from partway.container.models.voice.interfaces import Samples
 from partway.container.models.voice.model import Voice
 from partway.container.models.voice.settings import VoiceSettings
-from partway.container.testing import serving
+from partway.container.testing import Served, serving
 
 PATIENCE = 20.0
 
@@ -62,9 +62,11 @@ async def client(**settings: Any) -> AsyncIterator[JsonClient]:
     Args:
         settings: of ``voice``; the engines are stubs where none is named.
     """
-    engines = {"hears": "stub", "speaks": "stub", "answers": "stub", "turns": "stub"}
-    async with (
-        serving(Voice(VoiceSettings(**(engines | settings)))) as served,
-        served.stream() as connection,
-    ):
+    async with voice(**settings) as served, served.stream() as connection:
         yield JsonClient(connection)
+
+
+def voice(**settings: Any) -> AbstractAsyncContextManager[Served]:
+    """A container for several clients; as :func:`client`."""
+    engines = {"hears": "stub", "speaks": "stub", "answers": "stub", "turns": "stub"}
+    return serving(Voice(VoiceSettings(**(engines | settings))))

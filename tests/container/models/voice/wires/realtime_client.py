@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
+import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import websockets
 import websockets.asyncio.client
 
 from partway.container.models.voice.model import Voice
 from partway.container.models.voice.settings import VoiceSettings
-from partway.container.testing import serving
+from partway.container.testing import Served, serving
 from tests.container.models.voice.sounds import silence, tone
 
 STUBS = VoiceSettings(hears="stub", speaks="stub", answers="stub", turns="stub")
@@ -156,3 +159,42 @@ def audio_of(events: Sequence[Mapping[str, Any]]) -> bytes:
     """Return the audio of all deltas."""
     deltas = (each["delta"] for each in events if each["type"] == "response.output_audio.delta")
     return b"".join(base64.b64decode(delta) for delta in deltas)
+
+
+async def cut_sessions(served: Served, chance: random.Random, count: int) -> None:
+    """Open sessions one after the other, do things at random, and cut each in the middle."""
+    for _ in range(count):
+        async with served.stream("v1/realtime") as socket:
+            client = RealtimeClient(socket)
+            await client.configure(audio={"input": {"transcription": {"model": "any"}}})
+            await _act(client, chance)
+            await _leave(socket, chance)
+
+
+async def _leave(socket: websockets.asyncio.client.ClientConnection, chance: random.Random) -> None:
+    """Close the connection, or cut it."""
+    if chance.random() < 0.5:
+        socket.transport.abort()
+    closing = asyncio.create_task(socket.close(GOING_AWAY))
+    with contextlib.suppress(websockets.ConnectionClosed):
+        while True:  # a client that reads nothing does not see the Close
+            await socket.recv()
+    await closing
+
+
+async def _act(client: RealtimeClient, chance: random.Random) -> None:
+    """Do a few things at random, and wait for the events of some."""
+    for _ in range(chance.randrange(1, 6)):
+        match chance.randrange(6):
+            case 0:
+                await client.send("response.create")
+            case 1:
+                await client.tell("hello")
+            case 2:
+                await client.say(0.4, chance.choice([0.0, 0.6]))
+            case 3:
+                await client.send("response.cancel")
+            case 4:
+                await client.send("input_audio_buffer.commit")
+            case 5:
+                await client.retrieve_nothing()

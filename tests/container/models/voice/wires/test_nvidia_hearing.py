@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.container.models.voice.sounds import sounds
+from tests.container.models.voice.wires.failing_engines import HEARS_SECOND
 from tests.container.models.voice.wires.json_client import JsonClient, client
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -122,3 +123,14 @@ async def test_a_session_cannot_change():
         assert (await stream.next())["error"]["code"] == "session_fixed"
         await say(stream, sounds(0.1, 0.4, 0.8))
         assert (await stream.until(COMPLETED))[-1]["transcript"] == "one"
+
+
+async def test_an_utterance_that_cannot_be_heard_is_told_and_the_next_one_heard():
+    async with client(hears=HEARS_SECOND, eager_ms=0) as stream:
+        await begin(stream)
+        await stream.append(sounds(0.1, 0.4), runtime_config={"force_eou": "true"})
+        await say(stream, sounds(0.8, 0.8, 0.8))
+        events = await stream.until(COMPLETED)
+        (failed,) = [event for event in events if event["type"].endswith(".failed")]
+        assert "the ear is full" in failed["error"]["message"]
+        assert events[-1]["transcript"] == "one two"

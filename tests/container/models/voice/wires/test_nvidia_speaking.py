@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.container.models.voice.wires.json_client import JsonClient, client
+from tests.container.models.voice.wires.failing_engines import SPEAKS_SECOND
+from tests.container.models.voice.wires.json_client import JsonClient, client, voice
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 
@@ -115,3 +116,29 @@ async def test_a_refused_message_loses_nothing(kind, members, named):
         await stream.send("input_text.append", text="there.")
         await stream.send("input_text.done")
         assert audio_of(await stream.until(COMPLETED)) == whole
+
+
+async def test_a_text_that_cannot_be_spoken_is_told_and_the_next_one_spoken():
+    async with client(speaks=SPEAKS_SECOND) as stream:
+        await begin(stream)
+        await stream.send("input_text.append", text="Hello.")
+        await stream.send("input_text.done")
+        failed, completed = await stream.until(COMPLETED)
+        assert (failed["type"], completed["type"]) == ("error", COMPLETED)
+        assert "the mouth is full" in failed["message"]
+        assert await said(stream, "Hello.")
+
+
+async def test_a_client_that_leaves_while_it_is_spoken_to_leaves_the_engine_to_the_next():
+    async with voice(speaking_threads=1) as served:
+        async with served.stream() as connection:
+            leaving = JsonClient(connection)
+            await begin(leaving)
+            await leaving.send("input_text.append", text="Hello from a gateway of ours. " * 500)
+            await leaving.send("input_text.commit")
+            await leaving.until("conversation.item.speech.data")
+            connection.transport.abort()
+        async with served.stream() as connection:
+            stream = JsonClient(connection)
+            await begin(stream)
+            assert await said(stream, "Hello.")

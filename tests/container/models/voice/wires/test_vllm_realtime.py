@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.container.models.voice.sounds import silence, sounds
+from tests.container.models.voice.wires.failing_engines import HEARS_SECOND
 from tests.container.models.voice.wires.json_client import JsonClient, client
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -84,3 +85,15 @@ async def test_a_refused_message_loses_nothing(kind, members, code):
         await stream.append(sounds(0.0, 0.4, 0.1))
         await stream.send("input_audio_buffer.commit", final=True)
         assert (await stream.until("transcription.done"))[-1]["text"] == "one two"
+
+
+async def test_an_utterance_that_cannot_be_heard_is_told_and_the_next_one_heard():
+    async with client(hears=HEARS_SECOND, eager_ms=0) as stream:
+        await begin(stream)
+        for _ in range(2):
+            await stream.append(sounds(0.1, 0.4, 0.1))
+            await stream.send("input_audio_buffer.commit", final=True)
+        failed, *rest = await stream.until("transcription.done")
+        assert failed["type"] == "error"
+        assert "the ear is full" in failed["error"]
+        assert rest[-1]["text"] == "one"

@@ -1,0 +1,94 @@
+"""partway.container.models.voice.wires.realtime_response: a response that is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from partway.container.models.voice.conversation import ConversationItems
+from partway.container.models.voice.wires.realtime_response import Response
+from partway.container.models.voice.wires.realtime_session import SessionSettings
+from tests.container.models.voice.wires.realtime_client import RATE, Answering
+
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
+
+
+class Client:
+    """Takes events; audio only once its gate opens."""
+
+    def __init__(self) -> None:
+        self.types: list[str] = []
+        self.gate = asyncio.Event()
+        self.waits = asyncio.Event()
+
+    async def send(self, text: str) -> None:
+        kind = json.loads(text)["type"]
+        if kind == "response.output_audio.delta":
+            self.waits.set()
+            await self.gate.wait()
+        self.types.append(kind)
+
+
+class Voice:
+    """Speaks a second of silence."""
+
+    rate, voices = RATE, ()
+
+    async def speak(self, text: str, options: object) -> AsyncGenerator[Any]:
+        yield np.zeros(RATE, np.int16)
+
+
+def response_to(client: Client) -> Response:
+    engines: Any = SimpleNamespace(answers=Answering("Hello."), speaking=Voice())
+    items = ConversationItems()
+    return Response(engines, SessionSettings("sess_1"), items, items, None, client.send)
+
+
+async def test_audio_that_could_be_sent_at_this_moment_is_not_sent_after_a_stop() -> None:
+    client = Client()
+    response = response_to(client)
+    async with asyncio.TaskGroup() as group:
+        response.start(group, response.run())
+        await client.waits.wait()
+        client.gate.set()
+        response.stop()
+        await response.stopped("turn_detected")
+    assert "response.output_audio.delta" not in client.types
+    assert client.types[-6:] == [
+        "response.output_audio.done",
+        "response.output_audio_transcript.done",
+        "response.content_part.done",
+        "conversation.item.done",
+        "response.output_item.done",
+        "response.done",
+    ]
+
+
+async def test_a_response_that_has_not_begun_is_created_and_done() -> None:
+    client = Client()
+    response = response_to(client)
+    async with asyncio.TaskGroup() as group:
+        response.start(group, response.run())
+        response.stop()
+        await response.stopped("client_cancelled")
+    assert client.types == ["response.created", "response.done"]
+
+
+async def test_a_second_stop_waits_for_the_first() -> None:
+    client = Client()
+    response = response_to(client)
+    async with asyncio.TaskGroup() as group:
+        response.start(group, response.run())
+        await client.waits.wait()
+        response.stop()
+        response.stop()
+        await asyncio.gather(
+            response.stopped("turn_detected"), response.stopped("client_cancelled")
+        )
+    assert client.types.count("response.done") == 1
