@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import peers, voice_cuts, voice_delays, voice_loads, voice_peers
+from benchmarks.load import LoadError
 from benchmarks.peers import StartError
 from benchmarks.rounds import RunError
 from benchmarks.text_replies import held
@@ -203,7 +204,7 @@ def main() -> int:
     try:
         for line in run(parser.parse_args()):
             print(line, flush=True)
-    except (StartError, RunError) as error:
+    except (StartError, RunError, LoadError) as error:
         print(f"benchmarks.voice: {error}", file=sys.stderr)
         return 1
     return 0

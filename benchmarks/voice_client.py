@@ -57,14 +57,11 @@ async def load(args: argparse.Namespace) -> dict[str, object]:
     ]
     microphones = Microphones()
     turns: list[Turn] = []
-    async with asyncio.TaskGroup() as group:
-        speaking = group.create_task(microphones.run())
-        for number, user in enumerate(users):
-            microphones.add(user, number / args.users)
-        async with asyncio.TaskGroup() as talks:
-            for number, user in enumerate(users):
-                talks.create_task(converse(user, said, args, number, turns))
-        speaking.cancel()
+    for number, user in enumerate(users):
+        microphones.add(user, number / args.users)
+    await microphones.run_with(
+        *(converse(user, said, args, number, turns) for number, user in enumerate(users))
+    )
     for user in users:
         await user.close()
     median, p99 = spread(microphones.lateness)

@@ -72,7 +72,8 @@ def measure(args: argparse.Namespace, folder: Path) -> Iterator[str]:
                     turns = args.turns if streams == 1 else _CROWD_TURNS
                     way.measure(streams, folder, turns, number * args.turns)
     yield (
-        "| | streams | turns answered | first audio, ms, median | p95 | longest | load's own frames late, ms, p99 |"
+        "| | streams | turns answered | first audio, ms, median | p95 | longest | "
+        "load's own frames late, ms, p99 |"
     )
     yield "|---" + "|---:" * 6 + "|"
     for way in ways:

@@ -177,17 +177,20 @@ class Interrupters:
             self.cuts.add_listener(user.answer)
             user.abort()
 
+    async def cut_all(self) -> None:
+        """Let all users cut their answers; then the listeners leave."""
+        async with asyncio.TaskGroup() as listening:
+            listeners = [
+                listening.create_task(self.listen(place)) for place in range(self._args.listeners)
+            ]
+            await asyncio.gather(*(self.interrupt(place) for place in range(self._args.users)))
+            for listener in listeners:
+                listener.cancel()
+
 
 async def load(args: argparse.Namespace) -> dict[str, object]:
     all_users = Interrupters(args, itertools.count(args.first))
-    async with asyncio.TaskGroup() as group:
-        endless = [group.create_task(all_users.microphones.run())]
-        endless += [group.create_task(all_users.listen(n)) for n in range(args.listeners)]
-        async with asyncio.TaskGroup() as cutting:
-            for place in range(args.users):
-                cutting.create_task(all_users.interrupt(place))
-        for task in endless:
-            task.cancel()
+    await all_users.microphones.run_with(all_users.cut_all())
     median, p99 = spread(all_users.microphones.lateness)
     most = max(all_users.microphones.lateness)
     return {

@@ -61,8 +61,8 @@ class Turns:
         return cls(
             [(each["sentence"], each["first_audio"]) for each in answered],
             found["wanted"],
-            max((each["silence"] for each in answered)),
-            max((each["late"] for each in answered), default=0.0),
+            max(each["silence"] for each in answered),
+            max(each["late"] for each in answered),
             [each["events"] for each in turns],
             found["lateness"]["p99"],
         )

@@ -12,7 +12,7 @@ import json
 import time
 import wave
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -268,7 +268,7 @@ class User(WSListener):
                     if limit.expired():
                         raise TooSlow(f"no {kind} came for {patience:g} s") from None
                     raise
-        if self.fault is not None:
+        if self.seen.get(kind, 0) < wanted and self.fault is not None:
             raise self.fault
         return self.at[kind]
 
@@ -386,7 +386,22 @@ class Microphones:
         due = time.monotonic() + FRAME * (1 + phase)
         heapq.heappush(self._due, (due, self._numbers, user))
 
-    async def run(self) -> None:
+    async def run_with(self, *work: Coroutine[Any, Any, None]) -> None:
+        """Send frames while there is work; the first failure ends all of it.
+
+        Raises:
+            LoadError: the work has failed.
+        """
+        speaking = asyncio.create_task(self._run())
+        tasks = [asyncio.create_task(each) for each in work]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in (speaking, *tasks):
+                task.cancel()
+            await asyncio.wait([speaking, *tasks])
+
+    async def _run(self) -> None:
         """Send frames until cancelled; a user whose stream has ended says nothing more."""
         while True:
             now = time.monotonic()

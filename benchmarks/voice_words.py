@@ -107,12 +107,9 @@ async def streamed(url: str, voices: Mapping[str, Sequence[Spoken]]) -> dict[str
             microphones.add(user, phase)
             texts[voice].append(await user.dictate(each.audio))
 
-    async with asyncio.TaskGroup() as group:
-        speaking = group.create_task(microphones.run())
-        async with asyncio.TaskGroup() as voices_group:
-            for number, voice in enumerate(voices):
-                voices_group.create_task(dictate(voice, number / len(voices)))
-        speaking.cancel()
+    await microphones.run_with(
+        *(dictate(voice, number / len(voices)) for number, voice in enumerate(voices))
+    )
     return texts
 
 
