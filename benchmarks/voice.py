@@ -133,7 +133,7 @@ def crowd(args: argparse.Namespace, folder: Path) -> Iterator[str]:
     for detector, streams in zip(_DETECTORS, args.crowd, strict=True):
         engines = {"hears": "stub", "speaks": "stub", "answers": "stub", "turns": detector}
         with ExitStack() as stack:
-            container = stack.enter_context(voice_peers.voice(core=0, **engines))
+            container = stack.enter_context(voice_peers.voice(0, **engines))
             gateway = stack.enter_context(peers.gateway(container))
             options = [f"--users={streams}", f"--turns={_CROWD_TURNS}"]
             url = f"ws://{gateway.address}{REALTIME_PATH}"

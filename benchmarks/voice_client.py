@@ -16,18 +16,8 @@ import uvloop
 
 from benchmarks.text_replies import spread
 from benchmarks.voice_task import INSTRUCTIONS, MOST_TOKENS
-from benchmarks.voice_users import (
-    Bare,
-    Microphones,
-    Realtime,
-    Sentence,
-    TooSlow,
-    Turn,
-    User,
-    Wire,
-    opened,
-    sentences,
-)
+from benchmarks.voice_users import Microphones, Sentence, TooSlow, Turn, User, opened, sentences
+from benchmarks.voice_wires import Bare, Realtime, Wire
 
 
 async def converse(
@@ -42,6 +32,7 @@ async def converse(
         place = (args.first + number + count * args.users) % len(said)
         turn = user.say(said[place], place)
         turns.append(turn)
+        await user.finish()
         try:
             await user.until("response.done")
         except TooSlow:

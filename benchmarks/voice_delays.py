@@ -133,7 +133,7 @@ def _rows(way: Way) -> Iterator[str]:
 
 
 def _marks(ways: Sequence[Way]) -> Iterator[str]:
-    yield _share("stub engines", *ways[:2], mark=_SHARE)
+    yield _share("stub engines", ways[0], ways[1], mark=_SHARE)
     median = ways[2].spread(1)[0]
     yield f"an answer at once: median {_verdict(median, _AT_ONCE)}"
     if len(ways) == 3:

@@ -21,17 +21,8 @@ from typing import Any
 import uvloop
 
 from benchmarks.text_replies import spread
-from benchmarks.voice_users import (
-    Answer,
-    Microphones,
-    Realtime,
-    Samples,
-    Sentence,
-    User,
-    event,
-    opened,
-    sentences,
-)
+from benchmarks.voice_users import Answer, Microphones, Sentence, User, opened, sentences
+from benchmarks.voice_wires import Realtime, Samples, event
 
 #: The ways to cut, and their shares.
 WAYS = {"speech": 6, "cancel": 2, "close": 1, "abort": 1}

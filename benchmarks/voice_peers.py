@@ -30,7 +30,7 @@ def _on_core(core: int | None, command: list[str]) -> list[str]:
 
 
 @contextmanager
-def voice(core: int | None = None, **settings: object) -> Iterator[Peer]:
+def voice(core: int | None = None, /, **settings: str) -> Iterator[Peer]:
     """Start the model ``voice``.
 
     Args:
@@ -44,9 +44,9 @@ def voice(core: int | None = None, **settings: object) -> Iterator[Peer]:
 
 
 @contextmanager
-def chatting_voice(upstream: Peer, **settings: object) -> Iterator[Peer]:
+def chatting_voice(upstream: Peer, /, **settings: str) -> Iterator[Peer]:
     """Start the model ``voice``, whose answers come from a server of OpenAI's API."""
-    with chat_upstream(upstream), voice(answers="chat", **settings) as peer:
+    with chat_upstream(upstream), voice(None, answers="chat", **settings) as peer:
         yield peer
 
 

@@ -1,32 +1,25 @@
-"""Users of a voice assistant: each speaks in real time, 20 ms at a time, and listens.
-
-A wire is the form in which sound travels: OpenAI's Realtime events, or bare samples.
-"""
+"""Users of a voice assistant: each speaks in real time, 20 ms at a time, and listens."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import heapq
-import json
 import time
 import wave
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import soxr
-from numpy.typing import NDArray
 from picows import WSCloseCode, WSError, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from benchmarks.load import RAW, LoadError
+from benchmarks.voice_wires import FRAME, Samples, Wire
 from partway.container.models.voice.limits import PLAYBACK_AHEAD
 
-#: Seconds of one frame.
-FRAME: Final = 0.02
 #: A frame with a sample above it is loud: -34 dB of full scale.
 _LOUD: Final = 650
 #: Seconds within which an answer, or the reaction to an event, must come.
@@ -34,86 +27,9 @@ PATIENCE: Final = 120.0
 #: Seconds that the microphones sleep at least: the clock of uvloop has whole milliseconds.
 _TICK: Final = 0.001
 
-Samples = NDArray[np.int16]
-
 
 class TooSlow(LoadError):
     """An event did not come in time."""
-
-
-class Wire(Protocol):
-    """How sound travels.
-
-    Attributes:
-        rate: samples per second, in both directions.
-        greeting: whether the server speaks first.
-        hello: the client's first messages.
-    """
-
-    rate: int
-    greeting: bool
-    hello: Sequence[bytes]
-    kind: WSMsgType
-
-    def frame(self, samples: Samples) -> bytes:
-        """Return the message that carries samples."""
-
-    def read(self, frame: WSFrame) -> tuple[str, bytes, dict[str, Any]]:
-        """Return the type of a message, the samples in it, and its members."""
-
-
-class Realtime:
-    """OpenAI's Realtime events.
-
-    Args:
-        instructions: for the assistant.
-    """
-
-    rate = 24_000
-    greeting = True
-    kind = WSMsgType.TEXT
-
-    def __init__(self, instructions: str = "", most_tokens: int = 0) -> None:
-        session: dict[str, Any] = {
-            "type": "realtime",
-            "audio": {"input": {"transcription": {"model": "any", "language": "en"}}},
-        }
-        if instructions:
-            session["instructions"] = instructions
-        if most_tokens:
-            session["max_output_tokens"] = most_tokens
-        self.hello = [event("session.update", session=session)]
-
-    def frame(self, samples: Samples) -> bytes:
-        audio = base64.b64encode(samples.tobytes())
-        return b'{"type":"input_audio_buffer.append","audio":"%b"}' % audio
-
-    def read(self, frame: WSFrame) -> tuple[str, bytes, dict[str, Any]]:
-        members = json.loads(frame.get_payload_as_memoryview().tobytes())
-        kind = members["type"]
-        audio = members.get("delta", "") if kind == "response.output_audio.delta" else ""
-        return kind, base64.b64decode(audio), members
-
-
-class Bare:
-    """Samples in binary messages, and types of events in text: ``response.done``."""
-
-    rate = 16_000
-    greeting = False
-    hello: Sequence[bytes] = ()
-    kind = WSMsgType.BINARY
-
-    def frame(self, samples: Samples) -> bytes:
-        return samples.tobytes()
-
-    def read(self, frame: WSFrame) -> tuple[str, bytes, dict[str, Any]]:
-        if frame.msg_type == WSMsgType.TEXT:
-            return frame.get_payload_as_utf8_text(), b"", {}
-        return "response.output_audio.delta", frame.get_payload_as_bytes(), {}
-
-
-def event(kind: str, **members: object) -> bytes:
-    return json.dumps({"type": kind, **members}).encode()
 
 
 @dataclass(slots=True)
@@ -228,6 +144,7 @@ class User(WSListener):
                 self.turn.began = due
             if place == self._loud[1]:
                 self.turn.ended = due
+                self.turn.answer = Answer()  # an answer to a part of the sentence does not count
             if not self._frames:
                 self._said.set()
         self._transport.send(self.wire.kind, frame)
@@ -316,11 +233,12 @@ async def opened(url: str, make: Callable[[], _U]) -> _U:
         LoadError: the handshake is refused, or breaks off.
     """
     try:
-        _, user = await ws_connect(make, url, extra_headers={"Sec-WebSocket-Protocol": RAW})
+        _, found = await ws_connect(make, url, extra_headers={"Sec-WebSocket-Protocol": RAW})
     except WSError as error:
         raise LoadError(f"no stream was opened: {error}") from error
-    if user is None:  # picows returns None when the peer leaves during the handshake
+    if found is None:  # picows returns None when the peer leaves during the handshake
         raise LoadError("the connection ended during the handshake")
+    user = cast("_U", found)
     wire = user.wire
     if wire.greeting and not user.seen.get("session.created"):
         await user.until("session.created")

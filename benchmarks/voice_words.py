@@ -17,7 +17,8 @@ from picows import WSFrame, WSMsgType
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from benchmarks.load import LoadError
-from benchmarks.voice_users import Microphones, Samples, Sentence, User, event, opened
+from benchmarks.voice_users import Microphones, Sentence, User, opened
+from benchmarks.voice_wires import Samples, event
 from partway.container.models.voice.engines.faster_whisper import FasterWhisper
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
 from tests.container.models.voice.spoken import Spoken, whisper_directory
@@ -52,7 +53,8 @@ def joined(all_words: Sequence[Words]) -> Words:
 
 def _rate(said: Sequence[str], heard: Sequence[str]) -> float:
     normal = EnglishTextNormalizer()
-    return 100 * jiwer.wer([normal(each) for each in said], [normal(each) for each in heard])
+    rate = jiwer.wer([normal(each) for each in said], [normal(each) for each in heard])
+    return 100 * float(rate)
 
 
 class Listen:
