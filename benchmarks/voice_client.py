@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import uvloop
@@ -18,6 +19,13 @@ from benchmarks.text_replies import spread
 from benchmarks.voice_task import INSTRUCTIONS, MOST_TOKENS
 from benchmarks.voice_users import Microphones, Sentence, TooSlow, Turn, User, opened, sentences
 from benchmarks.voice_wires import Bare, Realtime, Wire
+
+#: The events that divide a turn: its end, its text, and the first phrase of the answer.
+STEPS = (
+    "input_audio_buffer.committed",
+    "conversation.item.input_audio_transcription.completed",
+    "response.output_audio_transcript.delta",
+)
 
 
 async def converse(
@@ -38,6 +46,17 @@ async def converse(
         except TooSlow:
             return
         await asyncio.sleep(max(0.0, turn.answer.played - time.monotonic()) + args.pause)
+
+
+def shares(turn: Turn) -> list[float]:
+    """Return the parts of the time from the end of speech to the first audio, in seconds.
+
+    They are empty on a wire without these events.
+    """
+    moments = [turn.at[kind] for kind in STEPS if kind in turn.at]
+    if len(moments) < len(STEPS) or not turn.answer.first:
+        return []
+    return [end - begin for begin, end in pairwise([turn.ended, *moments, turn.answer.first])]
 
 
 async def load(args: argparse.Namespace) -> dict[str, object]:
@@ -63,6 +82,7 @@ async def load(args: argparse.Namespace) -> dict[str, object]:
                 "sentence": turn.sentence,
                 "first_audio": turn.answer.first - turn.ended if turn.answer.first else None,
                 "heard": turn.answer.heard,
+                "shares": shares(turn),
                 "silence": turn.answer.silence,
                 "late": turn.answer.late,
                 "events": turn.events,

@@ -33,6 +33,7 @@ class Way:
     Attributes:
         url: None if its program is not installed.
         first: seconds to the first audio of each sentence's number, by the number of streams.
+        shares: the parts of these times, likewise, where a wire tells them.
         wanted: the turns, likewise.
         lateness: of the load's own frames, the worst 99th percentile.
     """
@@ -42,6 +43,7 @@ class Way:
     wire: str = "realtime"
     streams: Sequence[int] = (1,)
     first: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    shares: dict[int, list[Sequence[float]]] = field(default_factory=dict)
     wanted: dict[int, int] = field(default_factory=dict)
     lateness: float = 0.0
 
@@ -50,6 +52,7 @@ class Way:
         options = [f"--users={streams}", f"--turns={turns}", f"--first={begin}"]
         found = voice_loads.turns(self.url, folder, f"--wire={self.wire}", *options)
         self.first.setdefault(streams, []).extend(found.first)
+        self.shares.setdefault(streams, []).extend(found.shares)
         self.wanted[streams] = self.wanted.get(streams, 0) + found.wanted
         self.lateness = max(self.lateness, found.lateness)
 
@@ -73,9 +76,10 @@ def measure(args: argparse.Namespace, folder: Path) -> Iterator[str]:
                     way.measure(streams, folder, turns, number * args.turns)
     yield (
         "| | streams | turns answered | first audio, ms, median | p95 | longest | "
+        "of the median: end of the turn | hearing | first phrase | speaking | "
         "load's own frames late, ms, p99 |"
     )
-    yield "|---" + "|---:" * 6 + "|"
+    yield "|---" + "|---:" * 10 + "|"
     for way in ways:
         yield from _rows(way)
     yield ""
@@ -124,12 +128,20 @@ def _through(stack: ExitStack, container: Peer) -> str:
 
 def _rows(way: Way) -> Iterator[str]:
     if way.url is None:
-        yield f"| {way.name} |" + f" {UNMEASURED} |" * 6
+        yield f"| {way.name} |" + f" {UNMEASURED} |" * 10
     for streams, first in way.first.items():
         times = " | ".join(f"{each * _MILLI:,.0f}" for each in way.spread(streams))
         late = f"{way.lateness * _MILLI:.1f}"
+        parts = " | ".join(_parts(way.shares[streams]))
         count = f"{len(first)} of {way.wanted[streams]}"
-        yield f"| {way.name} | {streams} | {count} | {times} | {late} |"
+        yield f"| {way.name} | {streams} | {count} | {times} | {parts} | {late} |"
+
+
+def _parts(shares: Sequence[Sequence[float]]) -> list[str]:
+    """Return the median of each part, in milliseconds."""
+    if not shares:
+        return ["–"] * 4
+    return [f"{statistics.median(part) * _MILLI:,.0f}" for part in zip(*shares, strict=True)]
 
 
 def _marks(ways: Sequence[Way]) -> Iterator[str]:

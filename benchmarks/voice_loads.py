@@ -29,6 +29,7 @@ class Turns:
 
     Attributes:
         first: of each sentence's number, from the end of speech to the first audio.
+        shares: of each answer's time, as :func:`benchmarks.voice_client.shares` divides it.
         wanted: the turns that were wanted; one without an answer is the last of its user.
         silence: the longest silence within an answer.
         late: the longest delay of a part of an answer.
@@ -37,6 +38,7 @@ class Turns:
     """
 
     first: Sequence[tuple[int, float]]
+    shares: Sequence[Sequence[float]]
     wanted: int
     silence: float
     late: float
@@ -60,6 +62,7 @@ class Turns:
             raise RunError("no turn was answered")
         return cls(
             [(each["sentence"], each["first_audio"]) for each in answered],
+            [each["shares"] for each in answered if each["shares"]],
             found["wanted"],
             max(each["silence"] for each in answered),
             max(each["late"] for each in answered),

@@ -77,6 +77,7 @@ class Turn:
         began: when the first loud frame was due; 0 before it.
         ended: when the last loud frame was due; 0 before it.
         events: the types of the server's events, in order.
+        at: when the first event of each type came after the sentence.
     """
 
     sentence: int
@@ -84,6 +85,7 @@ class Turn:
     ended: float = 0.0
     answer: Answer = field(default_factory=Answer)
     events: list[str] = field(default_factory=list)
+    at: dict[str, float] = field(default_factory=dict)
 
 
 class User(WSListener):
@@ -206,6 +208,8 @@ class User(WSListener):
             self._end(LoadError(f"an error came: {members}"))
         if self.turn is not None and self._keep and self.turn.events[-1:] != [kind]:
             self.turn.events.append(kind)
+        if self.turn is not None and self.turn.ended:
+            self.turn.at.setdefault(kind, now)
         self.on_event(kind, members, np.frombuffer(audio, "<i2"), now)
         self._changed.set()
 
