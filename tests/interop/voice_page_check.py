@@ -109,6 +109,5 @@ def test_an_answer_is_interrupted_by_the_button(patient: Tab) -> None:
     tab.click("talk")
     tab.until("!document.querySelector('#interrupt').disabled")
     tab.click("interrupt")
-    assert tab.run("document.querySelector('#interrupt').disabled")
-    assert tab.run(said("assistant", "^Answer, interrupted"))
+    tab.until(said("assistant", "^Answer, interrupted"))
     assert tab.complaints == []
