@@ -155,13 +155,20 @@ class User(WSListener):
         self._transport.send(WSMsgType.TEXT, message)
 
     async def close(self) -> None:
-        """Close the stream, and wait until the server has closed it too."""
+        """Close the stream, and wait until the server has closed it too.
+
+        Raises:
+            TooSlow: it does not close it in time.
+        """
         self.is_leaving = True
         self._transport.send_close(WSCloseCode.OK)
-        async with asyncio.timeout(PATIENCE):
-            while self.fault is None:
-                self._changed.clear()
-                await self._changed.wait()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while self.fault is None:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TooSlow(f"the server has not closed the stream for {PATIENCE:g} s") from None
 
     def abort(self) -> None:
         """Leave without a Close."""
@@ -237,8 +244,13 @@ async def opened(url: str, make: Callable[[], _U]) -> _U:
         LoadError: the handshake is refused, or breaks off.
     """
     try:
-        _, found = await ws_connect(make, url, extra_headers={"Sec-WebSocket-Protocol": RAW})
-    except WSError as error:
+        _, found = await ws_connect(
+            make,
+            url,
+            websocket_handshake_timeout=PATIENCE,
+            extra_headers={"Sec-WebSocket-Protocol": RAW},
+        )
+    except (WSError, TimeoutError) as error:
         raise LoadError(f"no stream was opened: {error}") from error
     if found is None:  # picows returns None when the peer leaves during the handshake
         raise LoadError("the connection ended during the handshake")
