@@ -35,7 +35,7 @@ PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install 
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice silent-host \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice silent-host \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
@@ -63,7 +63,7 @@ test-voice: voice-programs .venv-voice/installed  ## test the voice model with r
 
 voice-programs:
 	@for program in espeak-ng flite; do command -v $$program >/dev/null || { \
-		echo "make test-voice needs $$program: apt-get install espeak-ng flite" >&2; exit 1; }; done
+		echo "make test-voice and make bench-voice need $$program: apt-get install espeak-ng flite" >&2; exit 1; }; done
 
 smollm2-folder:
 	@[ -f "$(SMOLLM2)/config.json" ] || { \
@@ -153,6 +153,12 @@ bench-transform: $(VENV)/installed-bench  ## compare batch transform with aiohtt
 
 bench-speech: $(VENV)/installed-bench  ## compare voice activity with Silero's detector; needs espeak-ng
 	$(BIN)/python -m benchmarks.speech $(BENCH_ARGS)
+
+bench-voice: voice-programs .venv-voice/installed  ## measure voices; SMOLLM2 is a model's folder, PIPECAT_PYTHON an interpreter that has pipecat
+	@[ -z "$(SMOLLM2)" ] || [ -f "$(SMOLLM2)/config.json" -a -x $(TEXT_BIN)/python ] || { \
+		echo "make bench-voice SMOLLM2=… needs a folder with SmolLM2-135M, and .venv-text, as make test-smollm2 does" >&2; exit 1; }
+	$(VOICE_BIN)/python -m benchmarks.voice $(if $(SMOLLM2),--smollm2 $(SMOLLM2) --text-python $(TEXT_BIN)/python) \
+		$(if $(PIPECAT_PYTHON),--pipecat $(PIPECAT_PYTHON)) $(BENCH_ARGS)
 
 bench-chat: $(VENV)/installed-bench  ## compare chats with LiteLLM's proxy; LITELLM_PYTHON is an interpreter that has it
 	$(BIN)/python -m benchmarks.chat $(if $(LITELLM_PYTHON),--litellm $(abspath $(LITELLM_PYTHON))) $(BENCH_ARGS)
@@ -356,7 +362,7 @@ $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
 	$(PYTHON) -m venv .venv-voice
-	$(VOICE_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,voice]' $(VOICE_ENGINES)
+	$(VOICE_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,voice,bench]' $(VOICE_ENGINES)
 	$(VOICE_BIN)/pip download --quiet --no-deps --dest .venv-voice/archives --python-version 3.12 --only-binary :all: pipecat-ai==1.14.0
 	$(VOICE_BIN)/pip download --quiet --no-deps --dest .venv-voice/archives --no-binary pocketsphinx pocketsphinx==5.1.1
 	$(VOICE_BIN)/python -m zipfile -e .venv-voice/archives/pipecat_ai-*.whl .venv-voice/pipecat

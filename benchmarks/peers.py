@@ -148,12 +148,13 @@ def until_it_listens(
 def listening(command: Sequence[str], scheme: str = "http") -> Iterator[Peer]:
     """Start a process that prints its address."""
     with started(command) as process:
+        yield until_it_listens(process, lambda: address_in(process, scheme))
 
-        def said() -> str | None:
-            found = re.search(_LISTENING.format(scheme=scheme), process.said())
-            return found[1] if found else None
 
-        yield until_it_listens(process, said)
+def address_in(process: Process, scheme: str = "http") -> str | None:
+    """Return the address that a process has printed."""
+    found = re.search(_LISTENING.format(scheme=scheme), process.said())
+    return found[1] if found else None
 
 
 def python_build() -> str:
