@@ -97,10 +97,10 @@ async def stream(asking: Asking) -> str:
     """An answer in pieces."""
     answer = await asking.ask("stream", said=SAID)
     text = "".join(answer["pieces"])
-    if asking.of_stub:
+    if asking.of_stub:  # a busy language model sends what has come meanwhile as one piece
         assert text == SAID.upper(), answer
+        assert len(answer["pieces"]) > 1, answer
     assert text.strip(), answer
-    assert len(answer["pieces"]) > 1, answer
     return ""
 
 
