@@ -215,7 +215,7 @@ kserve-python:
 		echo "  make interop-kserve KSERVE_PYTHON=kserve/bin/python" >&2; exit 1; }
 
 interop-openai: openai-python $(VENV)/installed-test  ## test with OpenAI's client; OPENAI_PYTHON is an interpreter that has it
-	OPENAI_PYTHON=$(abspath $(OPENAI_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openai_check.py tests/interop/chat_tutorial_check.py
+	OPENAI_PYTHON=$(abspath $(OPENAI_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openai_check.py tests/interop/chat_tutorial_check.py tests/interop/voice_tutorial_check.py
 
 openai-python:
 	@[ -x "$(OPENAI_PYTHON)" ] || { \
