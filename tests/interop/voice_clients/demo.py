@@ -19,7 +19,7 @@ import sys
 import tempfile
 import wave
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,10 @@ class Client:
     name: str
     program: str
     python: str
+
+    @property
+    def log(self) -> str:
+        return f"{self.program}.log"
 
 
 CLIENTS = (
@@ -170,7 +174,7 @@ async def row(client: Client, endpoint: Endpoint, wav: Path, folder: Path) -> tu
     running = Sdk.start(
         os.environ[client.python],
         endpoint.gateway.ca,
-        endpoint.directory / f"{client.program}.log",
+        endpoint.directory / client.log,
         program=HERE / client.program,
         before=hosts,
         environment=variables | {"PYTHONPATH": str(HERE.parent)},
@@ -224,14 +228,19 @@ async def run(folder: Path, engines: dict[str, str]) -> int:
     faults, versions = [], []
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
-        async with asyncio.timeout(WHOLE), Endpoint.start(directory, engines) as endpoint:
+        async with asyncio.timeout(WHOLE), AsyncExitStack() as stack:
+            starting = Endpoint.start(directory, engines)
+            try:
+                endpoint = await stack.enter_async_context(starting)
+            except (AssertionError, TimeoutError):
+                log = _end(directory / "gateway.log")
+                raise DemoError(f"voice does not start:\n{log}") from None
             print(HEAD, flush=True)
             for client in CLIENTS:
                 try:
                     line, version = await row(client, endpoint, wav, folder)
                 except (AssertionError, Hung, SdkError, TimeoutError) as error:
-                    log = (directory / f"{client.program}.log").read_text("utf-8")[-2000:]
-                    faults.append(f"{client.name}: {error}\n{log}")
+                    faults.append(f"{client.name}: {error}\n{_end(directory / client.log)}")
                     continue
                 versions.append(version)
                 print(line, flush=True)
@@ -241,6 +250,10 @@ async def run(folder: Path, engines: dict[str, str]) -> int:
     for fault in faults:
         print(f"make voice: {fault}", file=sys.stderr)
     return 1 if faults else 0
+
+
+def _end(log: Path) -> str:
+    return log.read_text("utf-8")[-2000:]
 
 
 def check() -> None:
@@ -273,6 +286,8 @@ def main() -> int:
     try:
         check()
         args.folder.mkdir(parents=True, exist_ok=True)
+        for file in args.folder.glob("*-?.wav"):
+            file.unlink()  # of an earlier run, which may have had more answers
         return asyncio.run(run(args.folder.absolute(), engines))
     except DemoError as error:
         print(f"make voice: {error}", file=sys.stderr)

@@ -8,7 +8,7 @@ as :mod:`told` says::
     interrupt the user says it again during the answer. Returns once the next answer has begun
     failure   waits for an error; returns its text
     hear_out  waits for the end of the answer; returns the seconds of audio that it has
-    save      writes the answers as WAV files
+    save      writes the answers as WAV files, numbered in their order
     close     ends the conversation
 
 Imports nothing else of this project, which lives in another environment.
@@ -33,8 +33,6 @@ PATIENCE = 30.0
 INTERRUPTED_AFTER = 1.0
 #: Samples that are louder are speech.
 LOUD = 200
-#: Names of the files of the answers.
-ANSWERS = ("interrupted", "killed", "afterwards")
 
 clock = time.monotonic
 
@@ -210,14 +208,11 @@ class Driver:
         async with asyncio.timeout(PATIENCE):
             await self._talk.close()
 
-    async def save(self, begin: str) -> list[str]:
+    async def save(self, begin: str) -> None:
         """Write the answers of all conversations; ``begin`` is the beginning of their paths."""
-        files = []
-        for name, (audio, rate) in zip(ANSWERS, self._answers, strict=True):
-            files.append(f"{begin}-{name}.wav")
-            with wave.open(files[-1], "wb") as sound:
+        for number, (audio, rate) in enumerate(self._answers, 1):
+            with wave.open(f"{begin}-{number}.wav", "wb") as sound:
                 sound.setnchannels(1)
                 sound.setsampwidth(2)
                 sound.setframerate(rate)
                 sound.writeframes(audio)
-        return files
