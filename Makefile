@@ -25,18 +25,22 @@ CHAT_PACKAGES := python3 -m venv chat && chat/bin/pip install openai==3.57.0 lit
 	langchain-openai==1.7.4 langchain-aws==1.9.1 openai-agents==0.24.0
 STRANDS_PACKAGES := python3 -m venv strands && strands/bin/pip install 'strands-agents[openai,sagemaker]==1.62.0'
 # Clients of voices: pipecat takes an earlier SDK of AWS's than Deepgram's transport.
-VOICE_PACKAGES := python3.12 -m venv voice && voice/bin/pip install deepgram-sdk==7.17.0 deepgram-sagemaker==0.4.0 \
+PACKAGES_voice := deepgram-sdk==7.17.0 deepgram-sagemaker==0.4.0 \
 	'openai[realtime]==3.57.0' livekit-plugins-deepgram==1.8.9 livekit-plugins-openai==1.8.9
-PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install \
-	'pipecat-ai[sagemaker,deepgram,openai]==1.14.0' aiobotocore==3.10.0
+PACKAGES_pipecat := 'pipecat-ai[sagemaker,deepgram,openai]==1.14.0' aiobotocore==3.10.0
+VOICE_PACKAGES := python3.12 -m venv voice && voice/bin/pip install $(PACKAGES_voice)
+PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install $(PACKAGES_pipecat)
+# Engines of make voice. Another one that hears than stub has Partway's extra voice installed.
+VOICE_HEARS ?= stub
+VOICE_SPEAKS ?= stub
 
 # The tests start hundreds of processes. Where this is set, as in many images of Python, each of them
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice silent-host \
-	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host \
+	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python unshare-voice \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
 help:  ## list the targets of this file
@@ -217,7 +221,7 @@ kserve-python:
 		echo "  make interop-kserve KSERVE_PYTHON=kserve/bin/python" >&2; exit 1; }
 
 interop-openai: openai-python $(VENV)/installed-test  ## test with OpenAI's client; OPENAI_PYTHON is an interpreter that has it
-	OPENAI_PYTHON=$(abspath $(OPENAI_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openai_check.py tests/interop/chat_tutorial_check.py
+	OPENAI_PYTHON=$(abspath $(OPENAI_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openai_check.py tests/interop/chat_tutorial_check.py tests/interop/voice_tutorial_check.py
 
 openai-python:
 	@[ -x "$(OPENAI_PYTHON)" ] || { \
@@ -308,6 +312,15 @@ voice-python:
 		echo "  $(PIPECAT_VOICE_PACKAGES)" >&2; \
 		echo "  make interop-voice VOICE_PYTHON=voice/bin/python PIPECAT_PYTHON=pipecat/bin/python" >&2; exit 1; }
 
+voice: unshare-voice $(if $(VOICE_PYTHON),,build/clients/voice/installed) $(if $(PIPECAT_PYTHON),,build/clients/pipecat/installed) $(VENV)/installed-test $(if $(filter stub,$(VOICE_HEARS)),,$(VENV)/installed-voice)  ## let four voice clients talk to voice, interrupt it and lose it; VOICE_HEARS, VOICE_SPEAKS name engines
+	VOICE_PYTHON=$(abspath $(or $(VOICE_PYTHON),build/clients/voice/bin/python)) \
+		PIPECAT_PYTHON=$(abspath $(or $(PIPECAT_PYTHON),build/clients/pipecat/bin/python)) \
+		$(BIN)/python -m tests.interop.voice_clients.demo build/voice --hears '$(VOICE_HEARS)' --speaks '$(VOICE_SPEAKS)'
+
+unshare-voice:
+	@command -v unshare >/dev/null || { \
+		echo "make voice needs Linux, and unshare, for a host name of its own: apt-get install util-linux" >&2; exit 1; }
+
 silent-host: silent-host-tools $(VENV)/installed-test  ## test a host that falls silent under a hundred streams; needs root
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/silent_host_check.py
 
@@ -368,6 +381,16 @@ $(VENV)/bin/pip:
 	$(VOICE_BIN)/python -m zipfile -e .venv-voice/archives/pipecat_ai-*.whl .venv-voice/pipecat
 	mkdir -p .venv-voice/pocketsphinx
 	tar -xzf .venv-voice/archives/pocketsphinx-*.tar.gz -C .venv-voice/pocketsphinx --strip-components 1
+	@touch $@
+
+# The clients need a newer Python than Partway does.
+build/clients/%/installed:
+	@for python in $(PYTHON) python3.12 python3.13 python3.14; do \
+		if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then \
+			echo "installing clients of voices into build/clients/$*; this happens once, and takes some minutes"; \
+			exec "$$python" -m venv build/clients/$*; fi; done; \
+		echo "make voice needs Python 3.12 or newer for its clients; name one with: make voice PYTHON=python3.12" >&2; exit 1
+	build/clients/$*/bin/pip install --quiet --disable-pip-version-check $(PACKAGES_$*)
 	@touch $@
 
 $(VENV)/installed: $(VENV)/bin/pip pyproject.toml

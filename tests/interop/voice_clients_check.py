@@ -7,9 +7,7 @@ SageMaker's own, since some of the clients connect to no other.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,39 +17,27 @@ import pytest
 from partway.container.models.voice.model import Voice
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.testing import serving
-from partway.protocol.signatures.api_keys import make_api_key
-from partway.protocol.signatures.verification import Credentials
 from tests.interop.aws_sdk import KEY, REGION, ServedGateway
 from tests.interop.js_sdk import installed
 from tests.interop.pipecat_bot import ADDRESS, HOST, PORT, hosts_file, with_hosts
 from tests.interop.served_api import ended, interpreter
 from tests.interop.voice_clients.sound import WORDS, Spoken, seconds_of, spoken
+from tests.interop.voice_clients.voice_gateway import (
+    BASE,
+    FLAGS,
+    PIPECAT,
+    PRINCIPALS,
+    STREAMS,
+    TOKEN,
+    URL,
+    VOICE,
+    api_key,
+    environment,
+)
 
 pytestmark = pytest.mark.timeout(180)
 
 PROGRAMS = Path(__file__).with_name("voice_clients")
-
-TOKEN = "a-token-of-a-voice-client"
-PRINCIPALS = f"""
-[[principals]]
-name = "voices"
-actions = [
-    "sagemaker:InvokeEndpoint",
-    "sagemaker:InvokeEndpointWithBidirectionalStream",
-    "sagemaker:CallWithBearerToken",
-]
-tokens = ["{TOKEN}"]
-[[principals.keys]]
-access_key_id = "{KEY.access_key_id}"
-secret_access_key = "{KEY.secret_access_key}"
-"""
-
-URL = f"https://{HOST}:{PORT}"
-BASE = f"{URL}/endpoints/voice/openai/v1"
-
-#: Variables that name interpreters, and what each must have.
-VOICE = ("VOICE_PYTHON", "deepgram-sagemaker, openai[realtime] and LiveKit's plugins")
-PIPECAT = ("PIPECAT_PYTHON", "pipecat-ai[sagemaker,deepgram,openai] and aiobotocore")
 
 #: Texts that the programs have spoken.
 TEXT = "Hello from a gateway of ours."
@@ -81,38 +67,21 @@ async def gateway(
         config = (
             f'host = "{ADDRESS}"\n\n[endpoints.voice]\nurl = "{served.url}"\nnormal_close = "end"\n'
         )
-        flags = ("--tls-port", str(PORT), "--tls-name", HOST)
-        async with ServedGateway.start(directory, config, PRINCIPALS, *flags) as gateway:
+        async with ServedGateway.start(directory, config, PRINCIPALS, *FLAGS) as gateway:
             yield gateway
     log = gateway.log.read_text("utf-8")
     for unwanted in ("Traceback", "ERROR", KEY.secret_access_key, TOKEN):
         assert unwanted not in log, log
 
 
-@pytest.fixture(scope="module")
-def api_key() -> str:
-    """The key of OpenAI's clients, as ``partway token`` prints it."""
-    credentials = Credentials(KEY.access_key_id, KEY.secret_access_key)
-    return make_api_key(credentials, region=REGION, now=time.time())
-
-
 @pytest.fixture
 def run(gateway: ServedGateway, tmp_path: Path) -> Run:
     """Runs a client's program to its end; returns the object that it prints last."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "PYTHONUNBUFFERED": "1",  # as pipecat_bot says
-        "SSL_CERT_FILE": str(gateway.ca),
-        "NODE_EXTRA_CA_CERTS": str(gateway.ca),
-        "AWS_ACCESS_KEY_ID": KEY.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": KEY.secret_access_key,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
+    variables = environment(gateway, tmp_path)
     hosts = with_hosts(hosts_file(tmp_path, ADDRESS))
 
     async def to_its_end(*words: str | Path) -> Any:
-        done = await ended(*hosts, *map(str, words), environment=environment, directory=tmp_path)
+        done = await ended(*hosts, *map(str, words), environment=variables, directory=tmp_path)
         assert done.status == 0, done.errors + done.output
         return json.loads(done.output.splitlines()[-1])
 
@@ -137,7 +106,7 @@ def pipecat() -> str:
 async def test_deepgrams_sdk(run: Run, python: str, audio: Spoken, way: str) -> None:
     places = {
         "sagemaker": ("voice", REGION),
-        "websocket": (f"{URL}/endpoints/voice/stream", TOKEN),
+        "websocket": (STREAMS, TOKEN),
     }
     program = PROGRAMS / "deepgram_client.py"
     got = await run(python, program, way, *places[way], audio.pcm16)
@@ -159,9 +128,9 @@ async def test_deepgrams_sdk(run: Run, python: str, audio: Spoken, way: str) -> 
 # --- OpenAI's clients ----------------------------------------------------------------------------
 
 
-async def test_openais_client(run: Run, python: str, audio: Spoken, api_key: str) -> None:
+async def test_openais_client(run: Run, python: str, audio: Spoken) -> None:
     program = PROGRAMS / "openai_client.py"
-    got = await run(python, program, BASE, "voice", api_key, audio.wav24, audio.pcm24)
+    got = await run(python, program, BASE, "voice", api_key(), audio.wav24, audio.pcm24)
     files, talk, transcribed = got["audio"], got["converse"], got["transcribe"]
     assert files["json"] == files["text"].strip() == WORDS
     assert files["words"] == WORDS.split()
@@ -191,12 +160,12 @@ async def test_openais_client(run: Run, python: str, audio: Spoken, api_key: str
     assert "response.created" not in transcribed["types"]
 
 
-async def test_openais_agents(run: Run, audio: Spoken, api_key: str) -> None:
+async def test_openais_agents(run: Run, audio: Spoken) -> None:
     node = shutil.which("node")
     assert node, "this check needs node 20 or newer: apt-get install nodejs npm"
     programs = installed(PROGRAMS / "js")
     url = f"wss://{HOST}:{PORT}/endpoints/voice/openai/v1/realtime?model=voice"
-    got = await run(node, programs / "agents.mjs", url, api_key, audio.pcm24)
+    got = await run(node, programs / "agents.mjs", url, api_key(), audio.pcm24)
     assert got["errors"] == []
     assert got["interrupted"] >= 1
     assert got["audio"] > 0
@@ -207,9 +176,9 @@ async def test_openais_agents(run: Run, audio: Spoken, api_key: str) -> None:
 # --- LiveKit's plugins ---------------------------------------------------------------------------
 
 
-async def test_livekits_plugins(run: Run, python: str, audio: Spoken, api_key: str) -> None:
+async def test_livekits_plugins(run: Run, python: str, audio: Spoken) -> None:
     program = PROGRAMS / "livekit_client.py"
-    got = await run(python, program, URL, "voice", TOKEN, api_key, audio.pcm16)
+    got = await run(python, program, URL, "voice", TOKEN, api_key(), audio.pcm16)
     for name in ("deepgram_stt", "openai_stt"):
         finals = [text for kind, text in got[name] if kind == "final_transcript"]
         assert finals == [WORDS], name
@@ -242,10 +211,10 @@ async def test_a_client_from_the_sample_of_vllm(run: Run, python: str, audio: Sp
     assert met[1]["delta"] == met[2]["text"] == WORDS
 
 
-async def test_pipecats_services(run: Run, pipecat: str, audio: Spoken, api_key: str) -> None:
+async def test_pipecats_services(run: Run, pipecat: str, audio: Spoken) -> None:
     program = PROGRAMS / "pipecat_client.py"
     url = f"wss://{HOST}:{PORT}/endpoints/voice/openai/v1/realtime"
-    got = await run(pipecat, program, "voice", REGION, url, api_key, audio.pcm16, audio.pcm24)
+    got = await run(pipecat, program, "voice", REGION, url, api_key(), audio.pcm16, audio.pcm24)
     for name in ("deepgram_stt", "nvidia_stt"):
         assert got[name]["errors"] == [], name
         finals = [text for kind, text in got[name]["met"] if kind == "TranscriptionFrame"]

@@ -107,7 +107,7 @@ async def fleet(
             for name in names
         }
         for name in names:
-            await _in_service(name, state)
+            await in_service(name, state)
         if proxy:
             url = await running.enter_async_context(_proxy(proxy, engine.url, directory))
             servers["proxy"] = Server("proxy", f"{url}/v1", "stub", PROXY_KEY)
@@ -121,7 +121,7 @@ async def tiny_model(python: str, folder: Path) -> Path:
         python: an interpreter that has the extra ``text``.
         folder: made here.
     """
-    await _succeeds(python, "-c", _TINY, str(folder))
+    await output_of(python, "-c", _TINY, str(folder))
     return folder
 
 
@@ -154,17 +154,20 @@ def _toml(words: Sequence[str]) -> str:
     return "[" + ", ".join(f"'{word}'" for word in words) + "]"
 
 
-async def _in_service(endpoint: str, data: Path) -> None:
+async def in_service(endpoint: str, data: Path) -> None:
+    """Wait until an endpoint of the gateway with a data directory is in service."""
     words = ["wait", endpoint, "--data-dir", str(data), "--timeout", str(READY)]
-    await _succeeds(sys.executable, "-m", "partway", *words)
+    await output_of(sys.executable, "-m", "partway", *words)
 
 
-async def _succeeds(*words: str) -> None:
+async def output_of(*words: str) -> str:
+    """Run a program that must succeed; return what it printed."""
     process = await asyncio.create_subprocess_exec(
         *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=ROOT
     )
     output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
+    return output.decode()
 
 
 @asynccontextmanager

@@ -15,27 +15,14 @@ from typing import Any
 
 from deepgram import AsyncDeepgramClient
 from deepgram.core.events import EventType
-from deepgram.environment import DeepgramClientEnvironment
 from deepgram.speak.v1.types import SpeakV1Text
+from deepgram_connection import client_of
 
 RATE = 16_000
 #: Bytes in 20 ms.
 CHUNK = RATE // 50 * 2
 AUDIO = Path(sys.argv[4]).read_bytes()
 TEXT = "Hello from a gateway of ours. It speaks."
-
-
-def client() -> AsyncDeepgramClient:
-    way, place, more = sys.argv[1:4]
-    if way == "sagemaker":
-        from deepgram_sagemaker import SageMakerTransportFactory
-
-        factory = SageMakerTransportFactory(endpoint_name=place, region=more)
-        return AsyncDeepgramClient(api_key="unused", transport_factory=factory)
-    environment = DeepgramClientEnvironment(
-        base=place, production=place.replace("http", "ws", 1), agent=place, agent_rest=place
-    )
-    return AsyncDeepgramClient(api_key=more, environment=environment)
 
 
 class Met:
@@ -131,7 +118,7 @@ def is_flushed(message: Any) -> bool:
 
 
 async def main() -> None:
-    deepgram = client()
+    deepgram = client_of(*sys.argv[1:4])
     print(json.dumps({"listen": await listen(deepgram, AUDIO), "speak": await speak(deepgram)}))
 
 

@@ -35,12 +35,18 @@ class Spoken(NamedTuple):
     wav24: Path
 
 
+def sound(rate: int, *seconds: float) -> bytes:
+    """Return a tone, silence, a tone and so on, of so many seconds each."""
+    pieces = []
+    for number, length in enumerate(seconds):
+        time = np.arange(round(length * rate)) / rate
+        pieces.append(np.sin(2 * np.pi * 220 * time) * 12_000 * ((number + 1) % 2))
+    return np.rint(np.concatenate(pieces)).astype("<i2").tobytes()
+
+
 def audio(rate: int) -> bytes:
     """Return a tone between two silences."""
-    time = np.arange(round(SOUND * rate)) / rate
-    tone = np.rint(np.sin(2 * np.pi * 220 * time) * 12_000)
-    before, after = np.zeros(round(BEFORE * rate)), np.zeros(round(AFTER * rate))
-    return np.concatenate([before, tone, after]).astype("<i2").tobytes()
+    return sound(rate, 0, BEFORE, SOUND, AFTER)
 
 
 def spoken(directory: Path) -> Spoken:
