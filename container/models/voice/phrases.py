@@ -12,7 +12,7 @@ from partway.container.models.voice.limits import MAX_PHRASE
 _LEAST: Final = 12
 #: The first phrase is short, so that it sounds early: it may end at a mark within a sentence, or at
 #: a space after this many characters.
-_FIRST_AT_SPACE: Final = 60
+_FIRST_AT_SPACE: Final = 40
 #: Characters before a mark's end in which a short form is searched: the longest one, and more.
 _SHORT_FORM_WITHIN: Final = 12
 
