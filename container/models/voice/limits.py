@@ -20,9 +20,10 @@ MAX_ANSWER: Final = 64 * KIB
 #: Seconds of audio in a client's file. As samples they are 58 MB.
 MAX_FILE_SECONDS: Final = 1_800.0
 
-#: Fields of a form, and bytes of each of them but the file.
+#: Fields of a form, bytes of each of them but the file, and bytes of each one's headers.
 MAX_FORM_FIELDS: Final = 64
 MAX_FORM_FIELD: Final = 16 * KIB
+MAX_FORM_PART_HEAD: Final = 2 * KIB
 
 #: Characters of a session's instructions, and of a prompt for hearing.
 MAX_INSTRUCTIONS: Final = 256 * KIB

@@ -128,7 +128,7 @@ class Transcriptions:
             self._engines.need(PATH, "hears")
             assert self._engines.hearing is not None
             async with self._held.whole(request.body) as body:
-                form = await read_form(request.content_type, body)
+                form = read_form(request.content_type, body)
                 asked = TranscriptionRequest.read(form, self._engines.settings.language)
                 if asked.ignored:
                     names = ", ".join(asked.ignored)[:200]

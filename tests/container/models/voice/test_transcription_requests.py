@@ -169,6 +169,7 @@ async def test_what_is_wrong_is_named(served, monkeypatch, fields, file, says):
         ("multipart/form-data", b"x", "the body is no multipart/form-data: "),
         ("multipart/form-data; boundary=a", b"x", "the body is no multipart/form-data: "),
         ("multipart/form-data; boundary=a", b"--a\r\n\r\nx\r\n--a--", "a part of the form has no"),
+        ("multipart/form-data; boundary=a", b"--a\r\nx\r\n\r\ny\r\n--a--", "a part of the form"),
     ],
 )
 async def test_a_body_that_is_no_form_is_named(served, content_type, body, says):
