@@ -11,8 +11,11 @@ from partway.protocol.limits import KIB, MIB
 #: replaced, which costs Piper the loading of its voice: 1.4 s.
 ABANDONED_PHRASE: Final = 1.0
 
-#: Time for ffmpeg to read a client's file; an answer must begin within a minute.
+#: Time for ffmpeg to read a client's file; an answer must begin within a minute. Files that are
+#: read at once, and time for which another one waits.
 DECODING: Final = 30.0
+FILES_AT_ONCE: Final = 2
+FILE_WAIT: Final = 15.0
 
 #: Characters of one answer: more than an hour of speech.
 MAX_ANSWER: Final = 64 * KIB
