@@ -43,9 +43,9 @@ MAX_BODY_BYTES: Final = 25 * MIB
 WAKES_PER_TURN: Final = 16
 WAKES_PER_TURN_SHARE: Final = 24
 
-#: Bytes of all bodies that a model of tables or a script is receiving or that wait for its workers.
-#: Above it clients get 503. It allows ten of the largest bodies, each of which takes a worker
-#: seconds.
+#: Bytes of all bodies that a model of tables or a script is receiving or that wait for its workers,
+#: and of forms with audio. Above it clients get 503. It allows ten of the largest bodies, each of
+#: which takes a worker seconds.
 MAX_HELD_BODIES: Final = 10 * MAX_BODY_BYTES
 
 #: Most numbers in an answer of a model of tables; a client that asks for more gets 413. As JSON

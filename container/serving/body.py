@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from partway.container.errors import BodyError, Busy
@@ -230,14 +230,28 @@ class HeldBodies:
         try:
             async for chunk in body:
                 held += chunk
-                self._held += len(chunk)
-                if self._held > MAX_HELD_BODIES:
-                    raise Busy(
-                        f"the bodies of all requests under way exceed {MAX_HELD_BODIES} bytes"
-                    )
+                self._count(len(chunk))
             yield bytes(held)
         finally:
             self._held -= len(held)
+
+    @contextmanager
+    def counting(self, size: int) -> Iterator[None]:
+        """Count bytes that were made from a body, until the block ends.
+
+        Raises:
+            Busy: as :meth:`whole`.
+        """
+        try:
+            self._count(size)
+            yield
+        finally:
+            self._held -= size
+
+    def _count(self, size: int) -> None:
+        self._held += size
+        if self._held > MAX_HELD_BODIES:
+            raise Busy(f"the bodies of all requests under way exceed {MAX_HELD_BODIES} bytes")
 
 
 class PredictBody:

@@ -5,22 +5,58 @@ https://ffmpeg.org/ffmpeg.html (its licence depends on its build; never loaded i
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import tempfile
-from typing import Final
+import threading
+from typing import IO, Final
 
 import numpy as np
 
-from partway.container.errors import ModelError
+from partway.container.errors import Busy, ModelError
 from partway.container.models.voice.interfaces import HEARING_RATE, Samples
-from partway.container.models.voice.limits import DECODING, MAX_FILE_SECONDS
+from partway.container.models.voice.limits import (
+    DECODING,
+    FILE_WAIT,
+    FILES_AT_ONCE,
+    MAX_FILE_SECONDS,
+)
 from partway.container.models.voice.wav_files import WavFault, is_wav, read_wav
+from partway.container.threads import in_thread
 
 #: The kinds of files that ffmpeg may take a file for. Playlists are left out: a playlist may name
 #: any file of this machine.
 _DEMUXERS: Final = "aac,aiff,amr,caf,flac,matroska,webm,mov,mp4,m4a,mp3,ogg,wav,w64"
+#: Bytes of ffmpeg's messages that are read at once, and kept.
+_MESSAGES: Final = 4_096
+
+
+class AudioFiles:
+    """Reads the files of all requests, a few at once."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(FILES_AT_ONCE)
+
+    async def read(self, data: bytes) -> Samples:
+        """Return a file's audio, as :func:`read_audio` does, on a thread.
+
+        Raises:
+            Busy: no thread is free in time.
+            ModelError: as :func:`read_audio`.
+        """
+        try:
+            async with asyncio.timeout(FILE_WAIT):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Busy(
+                f"{FILES_AT_ONCE} files are being read, and none has ended within {FILE_WAIT:g} s"
+            ) from None
+        reading = in_thread(read_audio, data, name="partway-audio-file")
+        # Giving up does not end the thread, which holds its place until its end.
+        reading.add_done_callback(lambda _: self._free.release())
+        return await asyncio.shield(reading)
 
 
 def read_audio(data: bytes) -> Samples:
@@ -48,33 +84,55 @@ def read_audio(data: bytes) -> Samples:
 
 def _decoded(program: str, data: bytes) -> Samples:
     # A file that can be searched: in many of them the index comes last.
-    with tempfile.NamedTemporaryFile(prefix="partway-") as file:
+    with tempfile.NamedTemporaryFile(prefix="partway-") as file, tempfile.TemporaryFile() as made:
         file.write(data)
         file.flush()
-        try:
-            done = subprocess.run(  # noqa: S603  # nothing of the client is on the command line
-                [
-                    *(program, "-hide_banner", "-loglevel", "error", "-nostdin"),
-                    *("-protocol_whitelist", "file", "-format_whitelist", _DEMUXERS),
-                    *("-i", f"file:{file.name}", "-vn", "-t", str(MAX_FILE_SECONDS + 1)),
-                    *("-f", "s16le", "-ac", "1", "-ar", str(HEARING_RATE), "pipe:1"),
-                ],
-                capture_output=True,
-                timeout=DECODING,
-                check=False,
-                env={"PATH": os.environ.get("PATH", os.defpath)},
-                cwd="/",
-            )
-        except subprocess.TimeoutExpired:
-            raise ModelError(
-                f"file: ffmpeg has not read it within {DECODING:g} s", status=400
-            ) from None
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").replace(file.name, "file").splitlines()
-        raise ModelError(
-            f"file is no audio file that ffmpeg reads: {' '.join(lines)[-200:]}", status=400
-        )
-    audio = np.frombuffer(done.stdout, "<i2").astype(np.int16)
+        words = [
+            *(program, "-hide_banner", "-loglevel", "error", "-nostdin"),
+            *("-protocol_whitelist", "file", "-format_whitelist", _DEMUXERS),
+            *("-i", f"file:{file.name}", "-vn", "-t", str(MAX_FILE_SECONDS + 1)),
+            *("-f", "s16le", "-ac", "1", "-ar", str(HEARING_RATE), "pipe:1"),
+        ]
+        status, said = _run(words, made)
+        if status:
+            reason = " ".join(said.replace(file.name, "file").splitlines())[-200:]
+            raise ModelError(f"file is no audio file that ffmpeg reads: {reason}", status=400)
+        made.seek(0)
+        audio = np.fromfile(made, "<i2").astype(np.int16, copy=False)
     if len(audio) > MAX_FILE_SECONDS * HEARING_RATE:
         raise ModelError(f"the audio has over {MAX_FILE_SECONDS:.0f} s", status=400)
     return audio
+
+
+def _run(words: list[str], out: IO[bytes]) -> tuple[int, str]:
+    """Run a program; return its status, and the end of its messages.
+
+    A file of junk has hundreds of MB of messages, so only their end is kept.
+    """
+    late = threading.Event()
+    said = b""
+    with subprocess.Popen(  # noqa: S603  # nothing of the client is on the command line
+        words,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ.get("PATH", os.defpath)},
+        cwd="/",
+    ) as running:
+
+        def end() -> None:
+            late.set()
+            running.kill()
+
+        timer = threading.Timer(DECODING, end)
+        timer.daemon = True
+        timer.start()
+        assert running.stderr is not None
+        try:
+            while piece := os.read(running.stderr.fileno(), _MESSAGES):
+                said = (said + piece)[-_MESSAGES:]
+            status = running.wait()
+        finally:
+            timer.cancel()
+    if late.is_set():
+        raise ModelError(f"file: ffmpeg has not read it within {DECODING:g} s", status=400)
+    return status, said.decode("utf-8", "replace")

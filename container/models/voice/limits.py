@@ -11,8 +11,11 @@ from partway.protocol.limits import KIB, MIB
 #: replaced, which costs Piper the loading of its voice: 1.4 s.
 ABANDONED_PHRASE: Final = 1.0
 
-#: Time for ffmpeg to read a client's file; an answer must begin within a minute.
+#: Time for ffmpeg to read a client's file; an answer must begin within a minute. Files that are
+#: read at once, and time for which another one waits.
 DECODING: Final = 30.0
+FILES_AT_ONCE: Final = 2
+FILE_WAIT: Final = 15.0
 
 #: Characters of one answer: more than an hour of speech.
 MAX_ANSWER: Final = 64 * KIB
@@ -20,9 +23,10 @@ MAX_ANSWER: Final = 64 * KIB
 #: Seconds of audio in a client's file. As samples they are 58 MB.
 MAX_FILE_SECONDS: Final = 1_800.0
 
-#: Fields of a form, and bytes of each of them but the file.
+#: Fields of a form, bytes of each of them but the file, and bytes of each one's headers.
 MAX_FORM_FIELDS: Final = 64
 MAX_FORM_FIELD: Final = 16 * KIB
+MAX_FORM_PART_HEAD: Final = 2 * KIB
 
 #: Characters of a session's instructions, and of a prompt for hearing.
 MAX_INSTRUCTIONS: Final = 256 * KIB

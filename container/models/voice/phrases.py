@@ -12,7 +12,9 @@ from partway.container.models.voice.limits import MAX_PHRASE
 _LEAST: Final = 12
 #: The first phrase is short, so that it sounds early: it may end at a mark within a sentence, or at
 #: a space after this many characters.
-_FIRST_AT_SPACE: Final = 60
+_FIRST_AT_SPACE: Final = 40
+#: Characters before a mark's end in which a short form is searched: the longest one, and more.
+_SHORT_FORM_WITHIN: Final = 12
 
 #: Quotes and brackets that close after a mark.
 _CLOSING: Final = r"[\"'”’»)\]]*"
@@ -73,7 +75,8 @@ class PhraseCutter:
 
     def _end(self) -> int:
         """Return the length of the phrase that the text begins with; 0 if it is not known yet."""
-        text = self._text
+        # The character after the longest phrase may be the space that completes its last mark.
+        text = self._text[: MAX_PHRASE + 1]
         ends = [_first_end(_CLAUSE_END if self._first else _SENTENCE_END, text)]
         if self._first and (space := _SPACE.search(text, _FIRST_AT_SPACE)):
             ends.append(space.end())
@@ -89,8 +92,9 @@ class PhraseCutter:
 def _first_end(pattern: re.Pattern[str], text: str) -> int:
     """Return where a phrase of enough characters ends; 0 if nowhere."""
     for mark in pattern.finditer(text):
-        if mark.end() >= _LEAST and not _SHORT_FORM.search(text[: mark.end()]):
-            return mark.end()
+        end = mark.end()
+        if end >= _LEAST and not _SHORT_FORM.search(text[max(0, end - _SHORT_FORM_WITHIN) : end]):
+            return end
     return 0
 
 

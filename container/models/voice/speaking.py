@@ -12,10 +12,12 @@ from partway.container.models.voice.engine_pool import EnginePool
 from partway.container.models.voice.interfaces import Samples, SpeakingOptions, Speaks
 from partway.container.models.voice.phrases import phrases_of
 
-#: Seconds of the first piece of a phrase, and of the longest one; each piece is twice as long as
-#: the one before. A phrase so has few pieces, and a client that takes them slowly holds no thread.
+#: Seconds of the first piece of a phrase. Each piece is twice as long as the one before, up to the
+#: second length; a later one has an eighth of the phrase so far. Half an hour has fewer than 64
+#: pieces, which a thread may make ahead: a client that takes none of them holds no thread.
 _FIRST_PIECE: Final = 0.02
-_LONGEST_PIECE: Final = 0.64
+_DOUBLED_PIECE: Final = 0.64
+_SHARE_OF_PHRASE: Final = 1 / 8
 
 
 class Speaking:
@@ -65,17 +67,19 @@ class Speaking:
         """Yield a phrase's audio in pieces that grow; on a thread."""
         engine = self._pool.engine
         waiting: list[Samples] = []
-        length = 0
-        least = _FIRST_PIECE
+        length = total = 0
+        least = _FIRST_PIECE * engine.rate
         made = engine.speak(phrase, options)
         try:
             for samples in made:
                 waiting.append(samples)
                 length += len(samples)
-                if length >= least * engine.rate:
+                if length >= least:
                     yield np.concatenate(waiting)
+                    total += length
                     waiting, length = [], 0
-                    least = min(2 * least, _LONGEST_PIECE)
+                    doubled = min(2 * least, _DOUBLED_PIECE * engine.rate)
+                    least = max(doubled, total * _SHARE_OF_PHRASE)
             if length:
                 yield np.concatenate(waiting)
         finally:

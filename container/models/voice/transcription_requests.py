@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from partway.container.errors import ModelError
 from partway.container.model import Reply, Request
 from partway.container.models.openai_events import EVENT_STREAM, JSON, json_of, server_sent_event
-from partway.container.models.voice.audio_files import read_audio
+from partway.container.models.voice.audio_files import AudioFiles
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import (
@@ -34,7 +35,6 @@ from partway.container.models.voice.transcript_formats import (
 )
 from partway.container.models.voice.utterances import quietest
 from partway.container.serving.body import HeldBodies
-from partway.container.threads import in_thread
 from partway.log_lines import LogLine
 from partway.protocol.openai.errors import error_body
 
@@ -60,12 +60,10 @@ class TranscriptionRequest:
     """A parsed request.
 
     Attributes:
-        file: the bytes of an audio file.
         granularities: whose times ``verbose_json`` has: ``word``, ``segment``.
         ignored: names of fields without effect.
     """
 
-    file: bytes
     options: HearingOptions
     format: str
     streams: bool
@@ -81,10 +79,8 @@ class TranscriptionRequest:
             language: the language if the client names none.
 
         Raises:
-            ModelError: a field is missing or out of range; the status is 400.
+            ModelError: a field is out of range; the status is 400.
         """
-        if form.file is None:
-            raise ModelError("the form has no file; it must have one, named file", status=400)
         wanted = form.one_of("response_format", _FORMATS) or "json"
         streams = form.one_of("stream", ("true", "false")) == "true"
         if streams and wanted not in ("json", "text"):
@@ -102,7 +98,6 @@ class TranscriptionRequest:
                     status=400,
                 )
         return cls(
-            file=form.file,
             options=HearingOptions(
                 language=form.first("language") or language,
                 prompt=form.first("prompt"),
@@ -116,30 +111,42 @@ class TranscriptionRequest:
 
 
 class Transcriptions:
-    """Answers requests for transcriptions; their bodies together are bounded."""
+    """Answers requests for transcriptions; their bodies and their audio together are bounded."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._held = HeldBodies()
+        self._files = AudioFiles()
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request; an error has OpenAI's form."""
         try:
             self._engines.need(PATH, "hears")
             assert self._engines.hearing is not None
-            async with self._held.whole(request.body) as body:
-                form = await read_form(request.content_type, body)
-                asked = TranscriptionRequest.read(form, self._engines.settings.language)
-                if asked.ignored:
-                    names = ", ".join(asked.ignored)[:200]
-                    _log.info(LogLine("fields of a request are ignored", path=PATH, names=names))
-                audio = await in_thread(read_audio, asked.file, name="partway-audio-file")
+            async with AsyncExitStack() as held:
+                asked, audio = await self._read(request)
+                held.enter_context(self._held.counting(audio.nbytes))
                 texts = heard(self._engines.hearing, audio, asked.options)
                 if not asked.streams:
                     return _whole(asked, [each async for each in texts], _seconds(audio))
-            return Reply(await TranscriptEvents.begin(texts, _seconds(audio)), EVENT_STREAM)
+                held.push_async_callback(texts.aclose)
+                first = await anext(texts, None)  # an early failure has a status of its own
+                events = TranscriptEvents(first, texts, _seconds(audio), held.pop_all())
+            return Reply(events, EVENT_STREAM)
         except ModelError as error:
             return Reply(error_body(error.reason, error.status), JSON, status=error.status)
+
+    async def _read(self, request: Request) -> tuple[TranscriptionRequest, Samples]:
+        """Return what is asked, and the file's audio."""
+        async with self._held.whole(request.body) as body:
+            form = read_form(request.content_type, body)
+            asked = TranscriptionRequest.read(form, self._engines.settings.language)
+            if form.file is None:
+                raise ModelError("the form has no file; it must have one, named file", status=400)
+            if asked.ignored:
+                names = ", ".join(asked.ignored)[:200]
+                _log.info(LogLine("fields of a request are ignored", path=PATH, names=names))
+            return asked, await self._files.read(form.file)
 
 
 async def heard(
@@ -199,23 +206,24 @@ class TranscriptEvents(AsyncIterator[bytes]):
 
     Args:
         first: the first part of the text, if there is one.
-        rest: the parts after it; closed with this.
+        rest: the parts after it.
         duration: seconds of audio.
+        held: ends with this; it closes ``rest``.
     """
 
     def __init__(
-        self, first: Transcript | None, rest: AsyncGenerator[Transcript], duration: float
+        self,
+        first: Transcript | None,
+        rest: AsyncIterator[Transcript],
+        duration: float,
+        held: AsyncExitStack,
     ) -> None:
         self._first = first
         self._rest = rest
         self._duration = duration
+        self._held = held
         self._text = ""
         self._has_ended = False
-
-    @classmethod
-    async def begin(cls, texts: AsyncGenerator[Transcript], duration: float) -> TranscriptEvents:
-        """Wait for the first part, so that an early failure still has a status of its own."""
-        return cls(await anext(texts, None), texts, duration)
 
     async def __anext__(self) -> bytes:
         if self._has_ended:
@@ -237,7 +245,7 @@ class TranscriptEvents(AsyncIterator[bytes]):
         return first if first is not None else await anext(self._rest, None)
 
     async def aclose(self) -> None:
-        await self._rest.aclose()
+        await self._held.aclose()
 
 
 def _event(kind: str, **members: Any) -> bytes:

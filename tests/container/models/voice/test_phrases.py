@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,8 +59,8 @@ def test_sentences(text, phrases):
 def test_the_first_phrase_is_short():
     words = "word " * 30
     first, *others = cut(words)
-    assert 60 <= len(first) < 66
-    assert others == [("word " * 17).strip()]
+    assert 40 <= len(first) < 46
+    assert others == [("word " * 21).strip()]
 
 
 def test_a_phrase_is_complete_as_early_as_it_can_be():
@@ -95,3 +97,16 @@ def test_a_long_sentence_is_cut_at_a_mark_or_else_a_space():
     _, second, *_ = cut("Here we are now. " + "word " * 100)
     assert second == ("word " * 60).strip()
     assert [len(phrase) for phrase in cut("x" * 700)] == [300, 300, 100]
+
+
+def test_a_long_text_is_cut_in_little_time():
+    text = "a. " * 1_365  # each mark is a short form's, so none ends a sentence
+    before = time.process_time()
+    phrases = phrases_of(text)
+    assert time.process_time() - before < 2
+    assert [len(phrase) for phrase in phrases[:2]] == [41, 299]
+
+
+def test_a_mark_counts_at_the_very_end_of_the_longest_phrase():
+    sentence = "x" * (MAX_PHRASE - 1) + "."
+    assert cut(f"Here we are now. {sentence} y")[1] == sentence

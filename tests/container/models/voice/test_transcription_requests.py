@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -169,6 +171,7 @@ async def test_what_is_wrong_is_named(served, monkeypatch, fields, file, says):
         ("multipart/form-data", b"x", "the body is no multipart/form-data: "),
         ("multipart/form-data; boundary=a", b"x", "the body is no multipart/form-data: "),
         ("multipart/form-data; boundary=a", b"--a\r\n\r\nx\r\n--a--", "a part of the form has no"),
+        ("multipart/form-data; boundary=a", b"--a\r\nx\r\n\r\ny\r\n--a--", "a part of the form"),
     ],
 )
 async def test_a_body_that_is_no_form_is_named(served, content_type, body, says):
@@ -198,6 +201,29 @@ async def test_other_files_are_read_by_ffmpeg(served, monkeypatch, tmp_path):
         400,
         "file is no audio file that ffmpeg reads: file: Invalid data found",
     )
+
+
+async def test_audio_counts_until_its_answer_has_ended(served, monkeypatch):
+    file = written(tone(40.0).tobytes(), 2)
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 3 * len(file) // 2)
+    begun, may = threading.Semaphore(0), threading.Event()
+
+    def hear(self: object, audio: object, options: Any) -> Transcript:
+        begun.release()
+        assert options.prompt != "wait" or may.wait(30)
+        return Transcript("some")
+
+    monkeypatch.setattr(StubHearing, "hear", hear)
+    first = asyncio.create_task(ask(served, ("stream", "true"), ("prompt", "wait"), file=file))
+    assert await asyncio.to_thread(begun.acquire, timeout=30)
+    second = asyncio.create_task(ask(served, file=file))
+    done, _ = await asyncio.wait((second,), timeout=10)
+    may.set()
+    assert done
+    assert (second.result().status, second.result().error[:24]) == (503, "the bodies of all reques")
+    assert "transcript.text.done" in (await first).text
+    for fields in ((), (("stream", "true"),), ()):  # the bytes are free for the next
+        assert (await ask(served, *fields, file=file)).status == 200
 
 
 async def test_a_container_that_does_not_hear_names_the_setting():
