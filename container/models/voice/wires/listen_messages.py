@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from partway.container.models.chat.json_objects import object_of
+from partway.container.models.chat.json_objects import object_of, quoted, whole_characters
 from partway.container.models.voice.interfaces import HeardWord, Transcript
 from partway.container.models.voice.utterances import Utterance
 
@@ -77,7 +77,7 @@ def message_of(text: str) -> ClientMessage:
         return _PLAIN[kind]
     if kind != "Configure":
         known = ", ".join((*_PLAIN, "Configure"))
-        raise MessageFault(f"type: {ascii(kind)[:40]} was given; it must be one of {known}")
+        raise MessageFault(f"type: {quoted(kind)} was given; it must be one of {known}")
     terms = message.get("keyterms")
     if terms is not None and not _are_texts(terms):
         raise MessageFault("keyterms must be an array of strings")
@@ -171,8 +171,8 @@ def error(variant: str, description: str, message: str = "") -> str:
         description: its reason.
         message: the client's message that is at fault; the beginning of it is quoted.
     """
-    quoted = message[:_MOST_QUOTED].encode("utf-8", "replace").decode()
-    return _text("Error", variant=variant, description=description, message=quoted)
+    beginning = whole_characters(message[:_MOST_QUOTED])
+    return _text("Error", variant=variant, description=description, message=beginning)
 
 
 def _text(kind: str, **members: Any) -> str:

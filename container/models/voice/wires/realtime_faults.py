@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: Most characters of a client's value that a message quotes.
-_QUOTED: Final = 40
+from partway.container.models.chat.json_objects import quoted
+
+#: Most characters of a name that is reported.
+_SHOWN: Final = 40
 
 
 class RealtimeFault(Exception):
@@ -53,7 +55,7 @@ class Members:
     def ignored(self, known: frozenset[str]) -> frozenset[str]:
         """Return the paths of members with a value that are not known."""
         return frozenset(
-            self.path_of(name[:_QUOTED])
+            self.path_of(name[:_SHOWN])
             for name, value in self._members.items()
             if name not in known and value is not None
         )
@@ -69,7 +71,7 @@ class Members:
             return default
         if not isinstance(value, str):
             raise self.fault(name, "a string")
-        return value.encode("utf-8", "replace").decode()  # JSON may have halves of surrogates
+        return value
 
     def needed(self, name: str) -> str:
         """Return a string that must be there, and not be empty."""
@@ -153,8 +155,9 @@ class Members:
     def fault(self, name: str, expected: str) -> RealtimeFault:
         """Make the fault of a member that is something else."""
         path = self.path_of(name)
-        shown = ascii(self._members.get(name))[:_QUOTED]
-        return RealtimeFault(f"{path} is {shown}; it must be {expected}", param=path)
+        return RealtimeFault(
+            f"{path} is {quoted(self._members.get(name))}; it must be {expected}", param=path
+        )
 
 
 def _laid_over(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,11 +6,11 @@ https://platform.openai.com/docs/api-reference/realtime-client-events
 from __future__ import annotations
 
 import binascii
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from partway.container.models.chat.json_objects import MAX_DEPTH, object_of
 from partway.container.models.voice.conversation import Item, Part
 from partway.container.models.voice.limits import MAX_ITEM_PARTS, MAX_ITEM_TEXT
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
@@ -151,12 +151,12 @@ def event_of(text: str | bytes) -> ClientEvent:
     Raises:
         RealtimeFault: the text is not a JSON object with a ``type``.
     """
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise RealtimeFault("an event must be a JSON object with a type", code="invalid_json")
+    found = object_of(text)
+    if found is None:
+        raise RealtimeFault(
+            f"an event must be a JSON object with a type, nested at most {MAX_DEPTH} deep",
+            code="invalid_json",
+        )
     members = Members(found)
     event_id = found.get("event_id")
     shown = event_id[:512] if isinstance(event_id, str) else ""

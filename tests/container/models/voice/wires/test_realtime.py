@@ -73,6 +73,8 @@ WRONG = [
     ("{", "invalid_json", None),
     ("[]", "invalid_json", None),
     ("{}", "missing_required_parameter", "type"),
+    (r'{"type":"nonsense","event_id":"\ud800"}', "invalid_value", "type"),
+    ('{"type":"session.update","session":{"instructions":NaN}}', "invalid_json", None),
     _wrong("invalid_value", "type", "nonsense"),
     _wrong("invalid_value", "session", "session.update"),
     _wrong(
