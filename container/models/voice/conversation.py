@@ -39,6 +39,11 @@ class Part:
     image_url: str = ""
     detail: str = ""
 
+    @property
+    def size(self) -> int:
+        """Characters that the part keeps."""
+        return len(self.kind) + len(self.text) + len(self.image_url) + len(self.detail)
+
 
 @dataclass(slots=True)
 class Item:
@@ -77,8 +82,8 @@ class Item:
     @property
     def size(self) -> int:
         """Characters that the item keeps."""
-        parts = sum(len(part.text) + len(part.image_url) for part in self.content)
-        return parts + len(self.arguments) + len(self.output)
+        own = (self.id, self.call_id, self.name, self.arguments, self.output)
+        return sum(map(len, own)) + sum(part.size for part in self.content)
 
     def heard(self, text: str) -> None:
         """Set the text of the user's audio."""

@@ -35,6 +35,14 @@ MAX_REMEMBERED: Final = 4 * MIB
 MAX_ITEM_PARTS: Final = 64
 MAX_ITEM_TEXT: Final = 256 * KIB
 
+#: Characters of a function's name, of a call's id, and of the names of voices and models.
+MAX_NAME: Final = 512
+
+#: Pairs of a response's metadata, with the characters of a name and of a value; as OpenAI's.
+MAX_METADATA: Final = 16
+MAX_METADATA_NAME: Final = 64
+MAX_METADATA_VALUE: Final = 512
+
 #: Silence allowed to a program that compresses audio; a phrase that it waits for may take a job's
 #: time.
 ENCODER_SILENCE: Final = JOB_DEADLINE + 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from partway.container.models.chat.json_objects import object_of, quoted, whole_characters
@@ -16,6 +17,9 @@ from partway.container.models.voice.utterances import Utterance
 
 #: Most characters of a message that are quoted in the refusal of it.
 _MOST_QUOTED: Final = 200
+#: Most unknown members of a message, and characters of each, that are named.
+MOST_IGNORED: Final = 64
+_MOST_NAMED: Final = 40
 _PUNCTUATION: Final = '.,!?;:"“”„»«()[]{}…¿¡。，！？、'
 
 
@@ -43,7 +47,7 @@ class Configure:
 
     Attributes:
         keyterms: replace the earlier ones; None leaves them.
-        ignored: the names of further members.
+        ignored: the beginnings of the names of some further members.
     """
 
     keyterms: tuple[str, ...] | None
@@ -81,8 +85,9 @@ def message_of(text: str) -> ClientMessage:
     terms = message.get("keyterms")
     if terms is not None and not _are_texts(terms):
         raise MessageFault("keyterms must be an array of strings")
-    ignored = sorted(message.keys() - {"type", "keyterms"})
-    return Configure(None if terms is None else tuple(terms), tuple(ignored))
+    ignored = islice((message.keys() - {"type", "keyterms"}), MOST_IGNORED)
+    names = tuple(sorted(name[:_MOST_NAMED] for name in ignored))
+    return Configure(None if terms is None else tuple(terms), names)
 
 
 def _are_texts(value: object) -> bool:

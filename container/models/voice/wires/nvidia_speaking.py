@@ -24,7 +24,7 @@ from partway.container.models.voice.audio_formats import (
 )
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import SpeakingOptions
-from partway.container.models.voice.limits import MAX_UNSPOKEN
+from partway.container.models.voice.limits import MAX_NAME, MAX_UNSPOKEN
 from partway.container.models.voice.wires.dialects import unknown_type
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
@@ -174,6 +174,6 @@ class _Voice:
         audio.one_of("audio_format", ("LINEAR_PCM",), "LINEAR_PCM")
         audio.whole("num_channels", 1, 1, 1)
         rate = audio.whole("sample_rate_hz", LEAST_RATE, MOST_RATE, _USUAL_RATE)
-        language = text.text("language_code").partition("-")[0].lower()
-        options = SpeakingOptions(voice=text.text("voice_name"), language=language)
+        language = text.text("language_code", most=MAX_NAME).partition("-")[0].lower()
+        options = SpeakingOptions(voice=text.text("voice_name", most=MAX_NAME), language=language)
         return cls(options, AudioFormat("linear16", rate, 1))

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, cast
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.conversation import new_id
 from partway.container.models.voice.engine_set import Engines
-from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_TOOLS
-from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
+from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_NAME, MAX_TOOLS
+from partway.container.models.voice.wires.realtime_faults import Members
 from partway.container.models.voice.wires.realtime_listening import (
     Transcribing,
     TurnSettings,
@@ -161,7 +161,7 @@ class SessionSettings:
         found = replace(
             self.responding(given),
             kind=kind,
-            model=given.text("model", self.model),
+            model=given.text("model", self.model, most=MAX_NAME),
             input_format=format_of(heard, self.input_format),
             transcribing=transcribing_of(heard, self.transcribing),
             turn_detection=turns_of(heard, self.turn_detection, self.usual_detection),
@@ -179,18 +179,12 @@ class SessionSettings:
         """
         spoken = given.inner("audio").inner("output")
         instructions = "" if given.is_null("instructions") else self.instructions
-        instructions = given.text("instructions", instructions)
-        if len(instructions) > MAX_INSTRUCTIONS:
-            raise RealtimeFault(
-                f"{given.path_of('instructions')} has {len(instructions)} characters; it must have "
-                f"at most {MAX_INSTRUCTIONS}",
-                param=given.path_of("instructions"),
-            )
+        instructions = given.text("instructions", instructions, most=MAX_INSTRUCTIONS)
         voice = spoken.value("voice")
         if isinstance(voice, dict):  # a voice of one's own, by its id
-            voice = spoken.inner("voice").text("id")
+            voice = spoken.inner("voice").text("id", most=MAX_NAME)
         else:
-            voice = spoken.text("voice", self.voice)
+            voice = spoken.text("voice", self.voice, most=MAX_NAME)
         return replace(
             self,
             instructions=instructions,
@@ -300,7 +294,7 @@ def _tool_choice(given: Members, usual: str | Mapping[str, Any]) -> str | Mappin
     if isinstance(value, dict):
         choice = given.inner("tool_choice")
         named = choice.inner("function") if choice.has("function") else choice
-        return {"type": "function", "name": named.needed("name")}
+        return {"type": "function", "name": named.needed("name", most=MAX_NAME)}
     return given.one_of("tool_choice", _CHOICES, "auto")
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
+from partway.container.models.voice.limits import MAX_NAME
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed
@@ -47,7 +48,7 @@ class VllmRealtime:
         assert engines.hearing is not None
         self._stream = stream
         self._first = first
-        language = first.members.text("language", engines.settings.language)
+        language = first.members.text("language", engines.settings.language, most=MAX_NAME)
         options = ListenerOptions(
             audio=AudioFormat("linear16", HEARING_RATE, 1),
             hearing=HearingOptions(language=language),

@@ -61,13 +61,25 @@ class TestOrder:
 
     def test_the_oldest_are_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MAX_ITEMS", 2)
-        monkeypatch.setattr(module, "MAX_REMEMBERED", 10)
+        monkeypatch.setattr(module, "MAX_REMEMBERED", 1_000)
         items = ConversationItems()
         for text in ("a", "b", "c"):
             items.add(said("user", text))
         assert [item.text for item in items.items] == ["b", "c"]
-        items.add(said("user", "0123456789"))
-        assert [item.text for item in items.items] == ["0123456789"]
+        items.add(said("user", "0123456789" * 100))
+        assert [item.text for item in items.items] == ["0123456789" * 100]
+
+    @pytest.mark.parametrize(
+        "item",
+        [
+            Item("x" * 1_000),
+            Item("", call_id="x" * 1_000),
+            Item("", name="x" * 1_000),
+            Item("", content=[Part("input_image", detail="x" * 1_000)]),
+        ],
+    )
+    def test_all_that_an_item_keeps_is_counted(self, item: Item) -> None:
+        assert item.size >= 1_000
 
 
 class TestMessages:

@@ -100,6 +100,22 @@ WRONG = [
         item={"type": "message", "role": "robot"},
     ),
     _wrong(
+        *("invalid_value", "item.call_id", "conversation.item.create"),
+        item={"type": "function_call_output", "call_id": "x" * 513, "output": ""},
+    ),
+    _wrong(
+        *("invalid_value", "session.audio.output.voice", "session.update"),
+        session={"audio": {"output": {"voice": "x" * 513}}},
+    ),
+    _wrong(
+        *("invalid_value", "response.metadata", "response.create"),
+        response={"metadata": {str(at): "" for at in range(17)}},
+    ),
+    _wrong(
+        *("invalid_value", "response.metadata.a", "response.create"),
+        response={"metadata": {"a": "x" * 513}},
+    ),
+    _wrong(
         *("item_create_invalid_previous_item_id", "previous_item_id", "conversation.item.create"),
         previous_item_id="x",
         item={"type": "message", "role": "user", "content": []},
