@@ -10,6 +10,11 @@ from typing import Any, Final, NoReturn
 #: Most levels of objects and lists within each other.
 MAX_DEPTH: Final = 64
 
+#: A text of more characters may have only so many values. They bound the time and the memory that
+#: reading takes, and base64 of audio or of an image is one value.
+LARGE_TEXT: Final = 1 << 20
+MAX_VALUES: Final = 1 << 16
+
 _QUOTED: Final = 40  # most characters of a value that a reason quotes
 
 
@@ -17,10 +22,13 @@ def object_of(text: str | bytes) -> dict[str, Any] | None:
     """Return a JSON object; None for any other text.
 
     Every value can be written as JSON in UTF-8 again. ``NaN`` and infinite numbers are refused, and
-    so are objects that are nested more than :data:`MAX_DEPTH` deep.
+    so are objects that are nested more than :data:`MAX_DEPTH` deep. A text longer than
+    :data:`LARGE_TEXT` may have :data:`MAX_VALUES` values.
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
+        if len(decoded) > LARGE_TEXT and sum(map(decoded.count, ",[{")) > MAX_VALUES:
+            return None  # each value but the first follows one of these marks
         found = _writable(json.loads(decoded, parse_constant=_refused), MAX_DEPTH)
     except (ValueError, RecursionError):
         return None

@@ -58,8 +58,9 @@ MAX_LISTENER_EVENTS: Final = 256
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
 
-#: Functions that a session's model may call.
+#: Functions that a session's model may call, and characters of all of them as JSON.
 MAX_TOOLS: Final = 128
+MAX_TOOLS_SIZE: Final = 256 * KIB
 
 #: Longest text of a request for speech, in characters; as OpenAI's. Its body has escapes too.
 MAX_SPEECH_INPUT: Final = 4_096

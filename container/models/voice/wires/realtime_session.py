@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
+from partway.container.models.openai_events import json_of
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.conversation import new_id
 from partway.container.models.voice.engine_set import Engines
-from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_NAME, MAX_TOOLS
-from partway.container.models.voice.wires.realtime_faults import Members
+from partway.container.models.voice.limits import (
+    MAX_INSTRUCTIONS,
+    MAX_NAME,
+    MAX_TOOLS,
+    MAX_TOOLS_SIZE,
+)
+from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
 from partway.container.models.voice.wires.realtime_listening import (
     Transcribing,
     TurnSettings,
@@ -270,7 +276,7 @@ def _modality(given: Members, usual: Modality) -> Modality:
 def _tools(given: Members, usual: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
     if not given.has("tools"):
         return usual
-    tools = []
+    tools: list[Mapping[str, Any]] = []
     for each in given.objects("tools", MAX_TOOLS):
         each.one_of("type", ("function",), "function")
         parameters = each.value("parameters")
@@ -279,10 +285,16 @@ def _tools(given: Members, usual: tuple[Mapping[str, Any], ...]) -> tuple[Mappin
         tools.append(
             {
                 "type": "function",
-                "name": each.needed("name"),
+                "name": each.needed("name", most=MAX_NAME),
                 "description": each.text("description"),
                 "parameters": parameters or {"type": "object", "properties": {}},
             }
+        )
+    if (size := len(json_of(tools))) > MAX_TOOLS_SIZE:
+        raise RealtimeFault(
+            f"{given.path_of('tools')} has {size} bytes of JSON; it must have at most "
+            f"{MAX_TOOLS_SIZE}",
+            param=given.path_of("tools"),
         )
     return tuple(tools)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from partway.container.models.chat.json_objects import MAX_DEPTH, object_of, quoted
+from partway.container.models.chat.json_objects import LARGE_TEXT, MAX_DEPTH, object_of, quoted
 
 
 def nested(depth: int) -> str:
@@ -34,12 +34,19 @@ def test_halves_of_surrogates_are_replaced_in_names_and_values() -> None:
         nested(MAX_DEPTH + 1),
         nested(980),
         nested(100_000),
+        '{"a":[%s{}]}' % ("{}," * LARGE_TEXT),
         "[]",
         "",
     ],
+    ids=lambda text: ascii(text[:20]),
 )
 def test_other_texts_are_none(text: str | bytes) -> None:
     assert object_of(text) is None
+
+
+def test_a_long_text_may_have_long_values() -> None:
+    audio = "A" * LARGE_TEXT
+    assert object_of(f'{{"type":"append","audio":"{audio}"}}') == {"type": "append", "audio": audio}
 
 
 def test_the_deepest_object_is_read() -> None:
