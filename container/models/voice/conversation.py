@@ -87,7 +87,8 @@ class Item:
 
     def heard(self, text: str) -> None:
         """Set the text of the user's audio."""
-        self.content[0].text = text
+        unheard = (part for part in self.content if part.kind == "input_audio" and not part.text)
+        next(unheard).text = text
         self._settle()
 
     def unheard(self, failure: ModelError) -> None:

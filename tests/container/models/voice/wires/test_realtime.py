@@ -479,14 +479,24 @@ class TestAnswers:
     async def test_a_message_with_audio_is_heard(self) -> None:
         answers = Answering()
         audio = base64.b64encode(tone(0.8, RATE).tobytes()).decode()
-        content = [{"type": "input_audio", "audio": audio}]
+        content = [
+            {"type": "input_text", "text": "I said:"},
+            {"type": "input_audio", "transcript": "well"},
+            {"type": "input_audio", "audio": audio},
+        ]
         async with session(answers=answers) as client:
             await client.configure(output_modalities=["text"])
             item = {"type": "message", "role": "user", "content": content}
             await client.send("conversation.item.create", item=item)
+            added = (await client.until("conversation.item.added"))[-1]["item"]
             await client.send("response.create")
             await client.until("response.done")
-        assert answers.asked == [[{"role": "user", "content": "one two"}]]
+        assert added["content"] == [
+            {"type": "input_text", "text": "I said:"},
+            {"type": "input_audio", "transcript": "well"},
+            {"type": "input_audio", "transcript": None},
+        ]
+        assert answers.asked == [[{"role": "user", "content": "I said: well one two"}]]
 
 
 class TestFaults:
