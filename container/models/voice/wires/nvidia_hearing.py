@@ -71,7 +71,6 @@ class NvidiaHearing:
 
     async def run(self, messages: AsyncIterator[str | bytes]) -> None:
         """Serve the stream until the client ends it; the text of all audio is told."""
-        await self._tell_session()
         async with self._listener, asyncio.TaskGroup() as group:
             group.create_task(self._tell())
             async for raw in messages:

@@ -59,7 +59,6 @@ class NvidiaSpeaking:
         assert engines.speaking is not None
         self._stream = stream
         self._speaking = engines.speaking
-        self._first = first
         self._voice = _Voice.of(first.members.inner("session"))
         self._text = ""
         #: Texts to speak, each with its voice; None for the end of an utterance.
@@ -74,7 +73,6 @@ class NvidiaSpeaking:
         await self._stream.send(event("conversation.created", conversation=conversation))
         async with asyncio.TaskGroup() as group:
             speaking = group.create_task(self._speak_all())
-            await self._take(self._first)
             if await self._take_all(messages):
                 await self._waiting.join()
             speaking.cancel()

@@ -47,7 +47,6 @@ class VllmRealtime:
         engines.need("transcription", "hears")
         assert engines.hearing is not None
         self._stream = stream
-        self._first = first
         language = first.members.text("language", engines.settings.language, most=MAX_NAME)
         options = ListenerOptions(
             audio=AudioFormat("linear16", HEARING_RATE, 1),
@@ -62,7 +61,6 @@ class VllmRealtime:
         """Serve the stream until its input ends; the text of all audio is told."""
         async with self._listener, asyncio.TaskGroup() as group:
             group.create_task(self._tell())
-            await self._take(self._first)
             async for raw in messages:
                 try:
                     await self._take(event_of(raw))
