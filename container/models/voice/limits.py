@@ -35,6 +35,10 @@ MAX_REMEMBERED: Final = 4 * MIB
 MAX_ITEM_PARTS: Final = 64
 MAX_ITEM_TEXT: Final = 256 * KIB
 
+#: Seconds of audio in one item, and items whose audio waits to be heard; above it the input waits.
+MAX_ITEM_SECONDS: Final = 300.0
+MAX_UNHEARD_ITEMS: Final = 4
+
 #: Characters of a function's name, of a call's id, and of the names of voices and models.
 MAX_NAME: Final = 512
 

@@ -16,6 +16,7 @@ import websockets
 from partway.container.errors import Busy, ModelError
 from partway.container.models.voice.engines.stub_hearing import StubHearing
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
+from partway.container.models.voice.limits import MAX_UNHEARD_ITEMS
 from partway.container.models.voice.model import Voice
 from partway.container.testing import serving
 from tests.container.models.voice.sounds import tone
@@ -37,6 +38,7 @@ TRANSCRIBED = {"input": {"transcription": {"model": "any"}}}
 MANUAL = {"input": {"turn_detection": None, "transcription": {"model": "any"}}}
 #: So fast that a short answer is sent at once.
 FAST = {"output": {"speed": 4.0}}
+PHONE = {"input": {"format": {"type": "audio/pcmu"}}}
 LONG = "This is a long answer that goes on and on, and has many more words than anybody hears."
 
 SPOKEN = [
@@ -60,6 +62,13 @@ HEARD = [
     "conversation.item.input_audio_transcription.delta",
     "conversation.item.input_audio_transcription.completed",
 ]
+
+
+def phoned(seconds: int) -> dict[str, object]:
+    """A user's message with silence, as a telephone encodes it."""
+    audio = base64.b64encode(b"\xff" * 8_000 * seconds).decode()
+    content = [{"type": "input_audio", "audio": audio}]
+    return {"type": "message", "role": "user", "content": content}
 
 
 def _wrong(
@@ -497,6 +506,63 @@ class TestAnswers:
             {"type": "input_audio", "transcript": None},
         ]
         assert answers.asked == [[{"role": "user", "content": "I said: well one two"}]]
+
+    async def test_items_with_audio_are_heard_one_at_a_time_in_pieces(self) -> None:
+        class Ear:
+            is_idle = True
+            at_once = most_at_once = 0
+
+            def __init__(self) -> None:
+                self.seconds: list[float] = []
+
+            async def transcribe(self, audio: Samples, options: HearingOptions) -> Transcript:
+                self.seconds.append(len(audio) / 16_000)
+                self.at_once += 1
+                self.most_at_once = max(self.most_at_once, self.at_once)
+                await asyncio.sleep(0)
+                self.at_once -= 1
+                return Transcript("word")
+
+        ear, answers = Ear(), Answering()
+        async with session(answers=answers, hearing=ear) as client:
+            await client.configure(output_modalities=["text"], audio=PHONE)
+            for seconds in (70, 1, 1, 1, 1, 1, 1):
+                await client.send("conversation.item.create", item=phoned(seconds))
+            await client.send("response.create")
+            await client.until("response.done")
+        assert ear.most_at_once == 1
+        assert ear.seconds == pytest.approx([30, 30, 10, 1, 1, 1, 1, 1, 1], abs=0.1)
+        assert answers.asked[0][0]["content"].split() == ["word"] * 9
+
+    async def test_the_input_waits_while_too_many_items_wait_for_their_text(self) -> None:
+        class Ear:
+            is_idle = True
+            may_hear = asyncio.Event()
+
+            async def transcribe(self, audio: Samples, options: HearingOptions) -> Transcript:
+                await self.may_hear.wait()
+                return Transcript("word")
+
+        ear = Ear()
+        async with session(hearing=ear) as client:
+            await client.configure(output_modalities=["text"], audio=PHONE)
+            for _ in range(MAX_UNHEARD_ITEMS):
+                await client.send("conversation.item.create", item=phoned(1))
+                await client.until("conversation.item.done")
+            await client.send("conversation.item.create", item=phoned(1))
+            waiting = asyncio.create_task(client.next())
+            done, _ = await asyncio.wait({waiting}, timeout=0.1)
+            assert not done
+            ear.may_hear.set()
+            assert (await waiting)["type"] == "conversation.item.added"
+
+    async def test_an_item_with_too_much_audio_is_refused(self) -> None:
+        async with session() as client:
+            await client.configure(audio=PHONE)
+            await client.send("conversation.item.create", item=phoned(301))
+            error = await client.refused()
+            assert kinds(await client.retrieve_nothing()) == ["error"]
+        assert error["message"].startswith("item.content has 301 s of audio; it must have at most")
 
 
 class TestFaults:
