@@ -6,10 +6,13 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from partway.container.errors import ModelError
 from partway.container.models.voice.limits import MAX_ITEMS, MAX_REMEMBERED
+
+#: Characters that count for each part, be it empty.
+_PART_SIZE: Final = 64
 
 
 class Spoken(Protocol):
@@ -42,7 +45,7 @@ class Part:
     @property
     def size(self) -> int:
         """Characters that the part keeps."""
-        return len(self.kind) + len(self.text) + len(self.image_url) + len(self.detail)
+        return _PART_SIZE + len(self.text) + len(self.image_url) + len(self.detail)
 
 
 @dataclass(slots=True)
@@ -110,10 +113,15 @@ class ItemExists(Exception):
 
 
 class ConversationItems:
-    """The items, the oldest first; the oldest are dropped where they are too many."""
+    """The items, the oldest first; the oldest are dropped where they are too many.
+
+    An item that has grown since it was added must be measured again.
+    """
 
     def __init__(self) -> None:
         self._items: list[Item] = []
+        self._sizes: dict[int, int] = {}  # as measured, by the identity of each item
+        self._size = 0  # of all items
 
     def __len__(self) -> int:
         return len(self._items)
@@ -147,8 +155,21 @@ class ConversationItems:
         at = len(self._items) if after is None else self._after(after)
         before = self._items[at - 1].id if at else None
         self._items.insert(at, item)
-        self._drop_oldest(but=item)
+        self._sizes[id(item)] = 0
+        self.measure(item)
         return before
+
+    def measure(self, item: Item) -> None:
+        """Count what an item keeps now; the oldest others are dropped if that is too much."""
+        if id(item) not in self._sizes:
+            return  # it was deleted, or dropped
+        size = item.size
+        self._size += size - self._sizes[id(item)]
+        self._sizes[id(item)] = size
+        while len(self._items) > 1 and (
+            len(self._items) > MAX_ITEMS or self._size > MAX_REMEMBERED
+        ):
+            self._remove(0 if self._items[0] is not item else 1)
 
     def delete(self, item_id: str) -> None:
         """Delete an item.
@@ -156,7 +177,7 @@ class ConversationItems:
         Raises:
             NoSuchItem: there is no such item.
         """
-        del self._items[self._place(item_id)]
+        self._remove(self._place(item_id))
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -171,12 +192,9 @@ class ConversationItems:
                 return at
         raise NoSuchItem(item_id)
 
-    def _drop_oldest(self, but: Item) -> None:
-        size = sum(item.size for item in self._items)
-        while len(self._items) > 1 and (len(self._items) > MAX_ITEMS or size > MAX_REMEMBERED):
-            oldest = self._items[0] if self._items[0] is not but else self._items[1]
-            self._items.remove(oldest)
-            size -= oldest.size
+    def _remove(self, at: int) -> None:
+        item = self._items.pop(at)
+        self._size -= self._sizes.pop(id(item))
 
 
 async def heard_all(items: Iterable[Item]) -> None:

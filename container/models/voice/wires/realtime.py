@@ -90,7 +90,9 @@ class RealtimeStream:
                 here.
         """
         async with asyncio.TaskGroup() as self._group:
-            self._items = ItemHearing(self._engines, self._group, self._stream.id)
+            self._items = ItemHearing(
+                self._engines, self._conversation, self._group, self._stream.id
+            )
             self._turns = UserTurns(
                 self._engines, self._conversation, self._stream.send, self, self._group
             )

@@ -10,7 +10,7 @@ import numpy as np
 
 from partway.container.errors import ModelError, log_failure, reason_of
 from partway.container.models.voice.audio_formats import AudioFormat, AudioReader
-from partway.container.models.voice.conversation import Item
+from partway.container.models.voice.conversation import ConversationItems, Item
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions, Samples
@@ -50,12 +50,20 @@ class ItemHearing:
 
     Args:
         engines: hear.
+        conversation: may have the items.
         group: runs the hearing.
         request_id: of the stream, for the log.
     """
 
-    def __init__(self, engines: Engines, group: asyncio.TaskGroup, request_id: str) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        conversation: ConversationItems,
+        group: asyncio.TaskGroup,
+        request_id: str,
+    ) -> None:
         self._engines = engines
+        self._conversation = conversation
         self._group = group
         self._request_id = request_id
         self._room = asyncio.Semaphore(MAX_UNHEARD_ITEMS)
@@ -83,6 +91,7 @@ class ItemHearing:
         try:
             async with self._turn:
                 item.heard(await self._text_of(audio, settings))
+            self._conversation.measure(item)
         except Exception as error:
             log_failure(_log, "hearing", error, request_id=self._request_id)
             item.unheard(ModelError(reason_of(error)))

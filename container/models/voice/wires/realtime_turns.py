@@ -162,6 +162,7 @@ class UserTurns:
 
     async def heard(self, turn: _Turn, text: str, *, is_reported: bool) -> None:
         turn.item.heard(text)
+        self._conversation.measure(turn.item)
         if is_reported:
             if text:
                 await self.send(events.transcription_delta(turn.item.id, text))

@@ -69,6 +69,39 @@ class TestOrder:
         items.add(said("user", "0123456789" * 100))
         assert [item.text for item in items.items] == ["0123456789" * 100]
 
+    def test_an_item_that_has_grown_drops_the_oldest_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MAX_REMEMBERED", 1_000)
+        items = ConversationItems()
+        growing = said("user", "")
+        for item in (growing, said("user", "b"), said("user", "c")):
+            items.add(item)
+        growing.content[0].text = "a" * 800
+        items.measure(growing)
+        assert [item.text[:1] for item in items.items] == ["a", "c"]
+        items.delete(growing.id)
+        items.measure(growing)  # it counts no more
+        items.add(said("user", "d" * 800))
+        assert [item.text[:1] for item in items.items] == ["c", "d"]
+
+    def test_only_the_new_item_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        measured: list[str] = []
+
+        def size(item: Item) -> int:
+            measured.append(item.id)
+            return 1
+
+        monkeypatch.setattr(Item, "size", property(size))
+        items = ConversationItems()
+        for name in ("a", "b", "c"):
+            items.add(said("user", "", name))
+        assert measured == ["a", "b", "c"]
+
+    def test_empty_parts_count(self) -> None:
+        parts = [Part("input_text") for _ in range(64)]
+        assert Item("", content=parts).size >= 64 * 64
+
     @pytest.mark.parametrize(
         "item",
         [
