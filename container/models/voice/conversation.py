@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final, Protocol
 
 from partway.container.errors import ModelError
@@ -229,7 +230,7 @@ def chat_messages(items: Iterable[Item], instructions: str) -> list[dict[str, An
             _add_call(messages, item, outputs[item.call_id])
         elif item.kind == "message":
             _add_message(messages, item)
-    return messages
+    return list(_joined(messages))
 
 
 def _add_call(messages: list[dict[str, Any]], item: Item, output: str) -> None:
@@ -240,16 +241,22 @@ def _add_call(messages: list[dict[str, Any]], item: Item, output: str) -> None:
 
 
 def _add_message(messages: list[dict[str, Any]], item: Item) -> None:
-    content = _content(item)
-    if not content:
-        return
-    last: Mapping[str, Any] = messages[-1] if messages else {}
-    before = last.get("content")
-    is_joined = last.get("role") == item.role and isinstance(before, str)
-    if is_joined and isinstance(content, str):
-        messages[-1] = {"role": item.role, "content": f"{before}\n{content}"}
-    else:
+    if content := _content(item):
         messages.append({"role": item.role, "content": content})
+
+
+def _joined(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for role, turns in groupby(messages, _joining_role):
+        if role:
+            yield {"role": role, "content": "\n".join(each["content"] for each in turns)}
+        else:
+            yield from turns
+
+
+def _joining_role(message: Mapping[str, Any]) -> str:
+    """Return the role under which a message is joined to its neighbours; empty if it is not."""
+    is_text = isinstance(message["content"], str) and message["role"] != "tool"
+    return message["role"] if is_text else ""
 
 
 def _content(item: Item) -> str | list[dict[str, Any]]:

@@ -125,6 +125,15 @@ class TestMessages:
             {"role": "user", "content": "d"},
         ]
 
+    def test_instructions_and_outputs_of_calls_join_only_with_their_like(self) -> None:
+        items = [said("system", "a"), call("1"), call("2"), output("1", "ten"), output("2", "one")]
+        messages = chat_messages(items, "Be kind.")
+        assert [(each["role"], each["content"]) for each in messages] == [
+            ("system", "Be kind.\na"),
+            *[("assistant", None), ("tool", "ten")],
+            *[("assistant", None), ("tool", "one")],
+        ]
+
     def test_a_message_of_which_nothing_was_heard_is_left_out(self) -> None:
         assert chat_messages([said("user", "a"), said("assistant", "")], "") == [
             {"role": "user", "content": "a"}
