@@ -89,6 +89,14 @@ class RealtimeStream:
             received: the client's messages, if :meth:`created` has been sent; by default it is sent
                 here.
         """
+        try:
+            await self._hold(received)
+        finally:
+            # These know this object: without them it is freed at once, not by the collector.
+            self._turns.close()
+            self._response = None
+
+    async def _hold(self, received: AsyncIterator[str | bytes] | None) -> None:
         async with asyncio.TaskGroup() as self._group:
             self._items = ItemHearing(
                 self._engines, self._conversation, self._group, self._stream.id

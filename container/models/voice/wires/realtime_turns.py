@@ -135,6 +135,11 @@ class UserTurns:
             await asyncio.wait((self._former,))
             self._ear = None
 
+    def close(self) -> None:
+        """Forget the handler, and what listens; nothing follows."""
+        self._ear = self._former = None
+        del self.handler
+
     def _heard(self) -> _Ear:
         if self._ear is None:
             raise RealtimeFault(

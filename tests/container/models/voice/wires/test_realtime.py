@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import random
 import time
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from partway.container.models.voice.engines.stub_hearing import StubHearing
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
 from partway.container.models.voice.limits import MAX_UNHEARD_ITEMS
 from partway.container.models.voice.model import Voice
+from partway.container.models.voice.wires import realtime, realtime_turns
 from partway.container.testing import serving
 from tests.container.models.voice.sounds import tone
 from tests.container.models.voice.wires.realtime_client import (
@@ -649,6 +652,48 @@ class TestFaults:
                 await served.stream("v1/realtime")
         assert refusal.value.response.status_code == 501
         assert b"PARTWAY_VOICE_" in refusal.value.response.body
+
+
+class TestMemory:
+    async def test_an_ended_session_is_freed_without_the_collector(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kept: list[weakref.ref[object]] = []
+
+        class WatchedTurns(realtime.UserTurns):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                kept.append(weakref.ref(self.handler))
+
+        class WatchedResponse(realtime.Response):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                kept.append(weakref.ref(self))
+
+        class WatchedListener(realtime_turns.SpeechListener):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                kept.append(weakref.ref(self))
+
+        monkeypatch.setattr(realtime, "UserTurns", WatchedTurns)
+        monkeypatch.setattr(realtime, "Response", WatchedResponse)
+        monkeypatch.setattr(realtime_turns, "SpeechListener", WatchedListener)
+        gc.collect()
+        gc.disable()
+        try:
+            async with serving(Voice(STUBS)) as served:
+                async with served.stream("v1/realtime") as socket:
+                    client = RealtimeClient(socket)
+                    await client.configure(audio=TRANSCRIBED | FAST)
+                    await client.say(0.8, 0.6)
+                    await client.until("response.done")
+                    await client.tell("hello", audio=FAST)
+                    await client.until("response.output_audio.delta")
+                    await socket.close(1000)
+                await eventually(lambda: not [each for each in kept if each() is not None])
+        finally:
+            gc.enable()
+        assert len(kept) == 5  # a session, two listeners and two responses
 
 
 class TestTranscription:
