@@ -14,6 +14,9 @@ ABANDONED_PHRASE: Final = 1.0
 #: Time for ffmpeg to read a client's file; an answer must begin within a minute.
 DECODING: Final = 30.0
 
+#: Time for the response in progress after a client has ended its input. Then it is cancelled.
+ANSWER_AFTER_INPUT: Final = 60.0
+
 #: Characters of one answer: more than an hour of speech.
 MAX_ANSWER: Final = 64 * KIB
 

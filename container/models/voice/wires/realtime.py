@@ -20,6 +20,7 @@ from partway.container.models.voice.conversation import (
     NoSuchItem,
 )
 from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.limits import ANSWER_AFTER_INPUT
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires import realtime_messages as messages
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
@@ -115,11 +116,18 @@ class RealtimeStream:
     async def _end(self) -> None:
         """Give a client that has ended its input the texts and the answers that it waits for.
 
+        A WebSocket client cannot say whether it still listens, so a long answer is cut.
         A client that has left waits for nothing: its handler is cancelled.
         """
         await self._turns.end()
-        while (response := self._response) is not None:
-            await response.closed.wait()
+        try:
+            async with asyncio.timeout(ANSWER_AFTER_INPUT):
+                while (response := self._response) is not None:
+                    await response.closed.wait()
+        except TimeoutError:
+            if (response := self._response) is not None:
+                response.stop()
+                await self._over(response, "client_cancelled")
 
     async def _send(self, text: str) -> None:
         await self._stream.send(text)

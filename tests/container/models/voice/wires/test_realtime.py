@@ -654,6 +654,22 @@ class TestFaults:
         assert b"PARTWAY_VOICE_" in refusal.value.response.body
 
 
+class TestEnd:
+    async def test_a_long_answer_is_cut_after_the_input_has_ended(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(realtime, "ANSWER_AFTER_INPUT", 0.05)
+        async with (
+            serving(Voice(STUBS)) as served,
+            served.stream("v1/realtime") as socket,
+        ):
+            client = RealtimeClient(socket)
+            await client.tell(" ".join([LONG] * 10))  # a minute of speech
+            await client.until("response.output_audio.delta")
+            await socket.close(1000)
+            assert socket.close_code == 1000  # the server has answered before the client gave up
+
+
 class TestMemory:
     async def test_an_ended_session_is_freed_without_the_collector(
         self, monkeypatch: pytest.MonkeyPatch
