@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import groupby
+from typing import Any, Final, Protocol
 
 from partway.container.errors import ModelError
 from partway.container.models.voice.limits import MAX_ITEMS, MAX_REMEMBERED
+
+#: Characters that count for each part, be it empty.
+_PART_SIZE: Final = 64
 
 
 class Spoken(Protocol):
@@ -38,6 +42,11 @@ class Part:
     text: str = ""
     image_url: str = ""
     detail: str = ""
+
+    @property
+    def size(self) -> int:
+        """Characters that the part keeps."""
+        return _PART_SIZE + len(self.text) + len(self.image_url) + len(self.detail)
 
 
 @dataclass(slots=True)
@@ -77,12 +86,13 @@ class Item:
     @property
     def size(self) -> int:
         """Characters that the item keeps."""
-        parts = sum(len(part.text) + len(part.image_url) for part in self.content)
-        return parts + len(self.arguments) + len(self.output)
+        own = (self.id, self.call_id, self.name, self.arguments, self.output)
+        return sum(map(len, own)) + sum(part.size for part in self.content)
 
     def heard(self, text: str) -> None:
         """Set the text of the user's audio."""
-        self.content[0].text = text
+        unheard = (part for part in self.content if part.kind == "input_audio" and not part.text)
+        next(unheard).text = text
         self._settle()
 
     def unheard(self, failure: ModelError) -> None:
@@ -104,10 +114,15 @@ class ItemExists(Exception):
 
 
 class ConversationItems:
-    """The items, the oldest first; the oldest are dropped where they are too many."""
+    """The items, the oldest first; the oldest are dropped where they are too many.
+
+    An item that has grown since it was added must be measured again.
+    """
 
     def __init__(self) -> None:
         self._items: list[Item] = []
+        self._sizes: dict[int, int] = {}  # as measured, by the identity of each item
+        self._size = 0  # of all items
 
     def __len__(self) -> int:
         return len(self._items)
@@ -141,8 +156,21 @@ class ConversationItems:
         at = len(self._items) if after is None else self._after(after)
         before = self._items[at - 1].id if at else None
         self._items.insert(at, item)
-        self._drop_oldest(but=item)
+        self._sizes[id(item)] = 0
+        self.measure(item)
         return before
+
+    def measure(self, item: Item) -> None:
+        """Count what an item keeps now; the oldest others are dropped if that is too much."""
+        if id(item) not in self._sizes:
+            return  # it was deleted, or dropped
+        size = item.size
+        self._size += size - self._sizes[id(item)]
+        self._sizes[id(item)] = size
+        while len(self._items) > 1 and (
+            len(self._items) > MAX_ITEMS or self._size > MAX_REMEMBERED
+        ):
+            self._remove(0 if self._items[0] is not item else 1)
 
     def delete(self, item_id: str) -> None:
         """Delete an item.
@@ -150,7 +178,7 @@ class ConversationItems:
         Raises:
             NoSuchItem: there is no such item.
         """
-        del self._items[self._place(item_id)]
+        self._remove(self._place(item_id))
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -165,12 +193,9 @@ class ConversationItems:
                 return at
         raise NoSuchItem(item_id)
 
-    def _drop_oldest(self, but: Item) -> None:
-        size = sum(item.size for item in self._items)
-        while len(self._items) > 1 and (len(self._items) > MAX_ITEMS or size > MAX_REMEMBERED):
-            oldest = self._items[0] if self._items[0] is not but else self._items[1]
-            self._items.remove(oldest)
-            size -= oldest.size
+    def _remove(self, at: int) -> None:
+        item = self._items.pop(at)
+        self._size -= self._sizes.pop(id(item))
 
 
 async def heard_all(items: Iterable[Item]) -> None:
@@ -205,7 +230,7 @@ def chat_messages(items: Iterable[Item], instructions: str) -> list[dict[str, An
             _add_call(messages, item, outputs[item.call_id])
         elif item.kind == "message":
             _add_message(messages, item)
-    return messages
+    return list(_joined(messages))
 
 
 def _add_call(messages: list[dict[str, Any]], item: Item, output: str) -> None:
@@ -216,16 +241,22 @@ def _add_call(messages: list[dict[str, Any]], item: Item, output: str) -> None:
 
 
 def _add_message(messages: list[dict[str, Any]], item: Item) -> None:
-    content = _content(item)
-    if not content:
-        return
-    last: Mapping[str, Any] = messages[-1] if messages else {}
-    before = last.get("content")
-    is_joined = last.get("role") == item.role and isinstance(before, str)
-    if is_joined and isinstance(content, str):
-        messages[-1] = {"role": item.role, "content": f"{before}\n{content}"}
-    else:
+    if content := _content(item):
         messages.append({"role": item.role, "content": content})
+
+
+def _joined(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for role, turns in groupby(messages, _joining_role):
+        if role:
+            yield {"role": role, "content": "\n".join(each["content"] for each in turns)}
+        else:
+            yield from turns
+
+
+def _joining_role(message: Mapping[str, Any]) -> str:
+    """Return the role under which a message is joined to its neighbours; empty if it is not."""
+    is_text = isinstance(message["content"], str) and message["role"] != "tool"
+    return message["role"] if is_text else ""
 
 
 def _content(item: Item) -> str | list[dict[str, Any]]:

@@ -17,6 +17,9 @@ DECODING: Final = 30.0
 FILES_AT_ONCE: Final = 2
 FILE_WAIT: Final = 15.0
 
+#: Time for the response in progress after a client has ended its input. Then it is cancelled.
+ANSWER_AFTER_INPUT: Final = 60.0
+
 #: Characters of one answer: more than an hour of speech.
 MAX_ANSWER: Final = 64 * KIB
 
@@ -39,6 +42,18 @@ MAX_REMEMBERED: Final = 4 * MIB
 MAX_ITEM_PARTS: Final = 64
 MAX_ITEM_TEXT: Final = 256 * KIB
 
+#: Seconds of audio in one item, and items whose audio waits to be heard; above it the input waits.
+MAX_ITEM_SECONDS: Final = 300.0
+MAX_UNHEARD_ITEMS: Final = 4
+
+#: Characters of a function's name, of a call's id, and of the names of voices and models.
+MAX_NAME: Final = 512
+
+#: Pairs of a response's metadata, with the characters of a name and of a value; as OpenAI's.
+MAX_METADATA: Final = 16
+MAX_METADATA_NAME: Final = 64
+MAX_METADATA_VALUE: Final = 512
+
 #: Silence allowed to a program that compresses audio; a phrase that it waits for may take a job's
 #: time.
 ENCODER_SILENCE: Final = JOB_DEADLINE + 10
@@ -54,8 +69,9 @@ MAX_LISTENER_EVENTS: Final = 256
 #: Most characters of a phrase: some 20 s of speech. A longer sentence is cut at a mark or a space.
 MAX_PHRASE: Final = 300
 
-#: Functions that a session's model may call.
+#: Functions that a session's model may call, and characters of all of them as JSON.
 MAX_TOOLS: Final = 128
+MAX_TOOLS_SIZE: Final = 256 * KIB
 
 #: Longest text of a request for speech, in characters; as OpenAI's. Its body has escapes too.
 MAX_SPEECH_INPUT: Final = 4_096

@@ -157,6 +157,10 @@ class SpeechListener:
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
+        self._unheard.clear()
+        self._events.clear()
+        self._window.drop_before(self._window.end)
+        del self._reader  # with its resampler
 
     # --- The stream's input ----------------------------------------------------------------------
 

@@ -59,9 +59,7 @@ class DefaultPath:
             except RealtimeFault as fault:
                 await self._stream.send(error_event(fault, event_id))
                 continue
-            if dialect is self._realtime:
-                messages = _preceded(raw, messages)
-            await dialect.run(messages)
+            await dialect.run(_preceded(raw, messages))
             return
 
     def _dialect(self, first: ClientEvent) -> Dialect:

@@ -16,7 +16,7 @@ class Dialect(Protocol):
         """Serve the stream to its end.
 
         Args:
-            messages: those of the client after the first one.
+            messages: all of the client's, the first one too.
         """
 
 

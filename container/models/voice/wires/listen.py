@@ -109,9 +109,9 @@ class ListenStream:
         await self._stream.send(messages.configure_success(self._stream.id, asked.keyterms))
 
     def _log_ignored(self, names: Collection[str]) -> None:
-        """Name what has no effect, each name once in a stream."""
+        """Name what has no effect, each name once in a stream, up to a bounded number."""
         new = set(names) - self._ignored
-        if new:
+        if new and len(self._ignored) < messages.MOST_IGNORED:
             self._ignored |= new
             named = ", ".join(sorted(new))[:200]
             _log.info(

@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from partway.container.models.chat.json_objects import object_of
+from partway.container.models.chat.json_objects import object_of, quoted, whole_characters
 from partway.container.models.voice.interfaces import HeardWord, Transcript
 from partway.container.models.voice.utterances import Utterance
 
 #: Most characters of a message that are quoted in the refusal of it.
 _MOST_QUOTED: Final = 200
+#: Most unknown members of a message, and characters of each, that are named.
+MOST_IGNORED: Final = 64
+_MOST_NAMED: Final = 40
 _PUNCTUATION: Final = '.,!?;:"“”„»«()[]{}…¿¡。，！？、'
 
 
@@ -43,7 +47,7 @@ class Configure:
 
     Attributes:
         keyterms: replace the earlier ones; None leaves them.
-        ignored: the names of further members.
+        ignored: the beginnings of the names of some further members.
     """
 
     keyterms: tuple[str, ...] | None
@@ -77,12 +81,13 @@ def message_of(text: str) -> ClientMessage:
         return _PLAIN[kind]
     if kind != "Configure":
         known = ", ".join((*_PLAIN, "Configure"))
-        raise MessageFault(f"type: {ascii(kind)[:40]} was given; it must be one of {known}")
+        raise MessageFault(f"type: {quoted(kind)} was given; it must be one of {known}")
     terms = message.get("keyterms")
     if terms is not None and not _are_texts(terms):
         raise MessageFault("keyterms must be an array of strings")
-    ignored = sorted(message.keys() - {"type", "keyterms"})
-    return Configure(None if terms is None else tuple(terms), tuple(ignored))
+    ignored = islice((message.keys() - {"type", "keyterms"}), MOST_IGNORED)
+    names = tuple(sorted(name[:_MOST_NAMED] for name in ignored))
+    return Configure(None if terms is None else tuple(terms), names)
 
 
 def _are_texts(value: object) -> bool:
@@ -171,8 +176,8 @@ def error(variant: str, description: str, message: str = "") -> str:
         description: its reason.
         message: the client's message that is at fault; the beginning of it is quoted.
     """
-    quoted = message[:_MOST_QUOTED].encode("utf-8", "replace").decode()
-    return _text("Error", variant=variant, description=description, message=quoted)
+    beginning = whole_characters(message[:_MOST_QUOTED])
+    return _text("Error", variant=variant, description=description, message=beginning)
 
 
 def _text(kind: str, **members: Any) -> str:

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
+from partway.container.errors import ModelError
+from partway.container.models.openai_events import json_of
 from partway.container.models.voice.audio_formats import (
     LEAST_RATE,
     MOST_RATE,
@@ -20,10 +22,12 @@ from partway.container.models.voice.audio_formats import (
 )
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import HearingOptions, Transcript
+from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_NAME
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed, Interim
 from partway.container.models.voice.wires.dialects import unknown_type
+from partway.container.models.voice.wires.listen_query import checked_keyterms
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import (
@@ -66,12 +70,11 @@ class NvidiaHearing:
         self._stream = stream
         self._engines = engines
         self._options = _options(first.members.inner("session"), engines)
-        self._session = first.members.value("session") or {}
+        self._session = _kept_session(first.members)
         self._listener = SpeechListener(engines.hearing, engines.turns, self._options)
 
     async def run(self, messages: AsyncIterator[str | bytes]) -> None:
         """Serve the stream until the client ends it; the text of all audio is told."""
-        await self._tell_session()
         async with self._listener, asyncio.TaskGroup() as group:
             group.create_task(self._tell())
             async for raw in messages:
@@ -138,6 +141,21 @@ class NvidiaHearing:
         await self._stream.send(event("error", message=fault.message, error=error))
 
 
+def _kept_session(members: Members) -> Mapping[str, Any]:
+    """Return the session, which answers repeat.
+
+    Raises:
+        RealtimeFault: it is too long.
+    """
+    session: Mapping[str, Any] = members.value("session") or {}
+    if (size := len(json_of(session))) > 2 * MAX_INSTRUCTIONS:
+        raise RealtimeFault(
+            f"session has {size} bytes of JSON; it must have at most {2 * MAX_INSTRUCTIONS}",
+            param="session",
+        )
+    return session
+
+
 def _options(session: Members, engines: Engines) -> ListenerOptions:
     """Read a session.
 
@@ -148,7 +166,7 @@ def _options(session: Members, engines: Engines) -> ListenerOptions:
     audio = session.inner("input_audio_params")
     transcription = session.inner("input_audio_transcription")
     recognition = session.inner("recognition_config")
-    language = transcription.text("language", engines.settings.language)
+    language = transcription.text("language", engines.settings.language, most=MAX_NAME)
     return ListenerOptions(
         audio=AudioFormat(
             _ENCODINGS[encoding],
@@ -157,7 +175,7 @@ def _options(session: Members, engines: Engines) -> ListenerOptions:
         ),
         hearing=HearingOptions(
             language=language.partition("-")[0].lower(),
-            prompt=transcription.text("prompt"),
+            prompt=transcription.text("prompt", most=MAX_INSTRUCTIONS),
             keyterms=_keyterms(session.inner("word_boosting")),
             words=recognition.flag("enable_word_time_offsets", default=False),
         ),
@@ -175,7 +193,11 @@ def _keyterms(boosting: Members) -> tuple[str, ...]:
         if not isinstance(phrases, list) or not all(isinstance(each, str) for each in phrases):
             raise group.fault("phrases", "a list of strings")
         found += phrases
-    return tuple(found)
+    try:
+        return checked_keyterms(found)
+    except ModelError as error:
+        path = boosting.path_of("word_boosting_list")
+        raise RealtimeFault(f"{path}: {error.reason}", param=path) from None
 
 
 def _words(transcript: Transcript) -> list[dict[str, Any]]:

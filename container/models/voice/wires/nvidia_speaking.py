@@ -24,7 +24,7 @@ from partway.container.models.voice.audio_formats import (
 )
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import SpeakingOptions
-from partway.container.models.voice.limits import MAX_UNSPOKEN
+from partway.container.models.voice.limits import MAX_NAME, MAX_UNSPOKEN
 from partway.container.models.voice.wires.dialects import unknown_type
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
@@ -59,7 +59,6 @@ class NvidiaSpeaking:
         assert engines.speaking is not None
         self._stream = stream
         self._speaking = engines.speaking
-        self._first = first
         self._voice = _Voice.of(first.members.inner("session"))
         self._text = ""
         #: Texts to speak, each with its voice; None for the end of an utterance.
@@ -74,7 +73,6 @@ class NvidiaSpeaking:
         await self._stream.send(event("conversation.created", conversation=conversation))
         async with asyncio.TaskGroup() as group:
             speaking = group.create_task(self._speak_all())
-            await self._take(self._first)
             if await self._take_all(messages):
                 await self._waiting.join()
             speaking.cancel()
@@ -174,6 +172,6 @@ class _Voice:
         audio.one_of("audio_format", ("LINEAR_PCM",), "LINEAR_PCM")
         audio.whole("num_channels", 1, 1, 1)
         rate = audio.whole("sample_rate_hz", LEAST_RATE, MOST_RATE, _USUAL_RATE)
-        language = text.text("language_code").partition("-")[0].lower()
-        options = SpeakingOptions(voice=text.text("voice_name"), language=language)
+        language = text.text("language_code", most=MAX_NAME).partition("-")[0].lower()
+        options = SpeakingOptions(voice=text.text("voice_name", most=MAX_NAME), language=language)
         return cls(options, AudioFormat("linear16", rate, 1))

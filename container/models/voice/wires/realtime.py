@@ -12,8 +12,7 @@ from typing import Final
 
 from multidict import MultiMapping
 
-from partway.container.errors import ModelError, cause_of, log_failure, reason_of
-from partway.container.models.voice.audio_formats import AudioReader
+from partway.container.errors import cause_of, log_failure, reason_of
 from partway.container.models.voice.conversation import (
     ConversationItems,
     Item,
@@ -21,10 +20,11 @@ from partway.container.models.voice.conversation import (
     NoSuchItem,
 )
 from partway.container.models.voice.engine_set import Engines
-from partway.container.models.voice.interfaces import HearingOptions
+from partway.container.models.voice.limits import ANSWER_AFTER_INPUT
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires import realtime_messages as messages
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
+from partway.container.models.voice.wires.realtime_item_hearing import ItemHearing, check_length
 from partway.container.models.voice.wires.realtime_response import Response
 from partway.container.models.voice.wires.realtime_session import first_settings
 from partway.container.models.voice.wires.realtime_turns import Announce, UserTurns
@@ -72,6 +72,7 @@ class RealtimeStream:
         self._response: Response | None = None
         self._is_owed = False  # a turn that wants a response has none yet
         self._group: asyncio.TaskGroup
+        self._items: ItemHearing
         self._turns: UserTurns
 
     def created(self, **further: object) -> str:
@@ -89,7 +90,18 @@ class RealtimeStream:
             received: the client's messages, if :meth:`created` has been sent; by default it is sent
                 here.
         """
+        try:
+            await self._hold(received)
+        finally:
+            # These know this object: without them it is freed at once, not by the collector.
+            self._turns.close()
+            self._response = None
+
+    async def _hold(self, received: AsyncIterator[str | bytes] | None) -> None:
         async with asyncio.TaskGroup() as self._group:
+            self._items = ItemHearing(
+                self._engines, self._conversation, self._group, self._stream.id
+            )
             self._turns = UserTurns(
                 self._engines, self._conversation, self._stream.send, self, self._group
             )
@@ -104,11 +116,18 @@ class RealtimeStream:
     async def _end(self) -> None:
         """Give a client that has ended its input the texts and the answers that it waits for.
 
+        A WebSocket client cannot say whether it still listens, so a long answer is cut.
         A client that has left waits for nothing: its handler is cancelled.
         """
         await self._turns.end()
-        while (response := self._response) is not None:
-            await response.closed.wait()
+        try:
+            async with asyncio.timeout(ANSWER_AFTER_INPUT):
+                while (response := self._response) is not None:
+                    await response.closed.wait()
+        except TimeoutError:
+            if (response := self._response) is not None:
+                response.stop()
+                await self._over(response, "client_cancelled")
 
     async def _send(self, text: str) -> None:
         await self._stream.send(text)
@@ -147,7 +166,7 @@ class RealtimeStream:
                     events.event("conversation.item.retrieved", item=events.shown_item(item))
                 )
             case messages.ResponseCreate():
-                self._create_response(message)
+                await self._create_response(message)
             case messages.ResponseCancel(response_id):
                 await self._cancel_response(response_id)
 
@@ -163,6 +182,7 @@ class RealtimeStream:
 
     async def _create_item(self, create: messages.ItemCreate) -> None:
         item = create.item
+        check_length(create.audio, self._settings.input_format)
         try:
             previous = self._conversation.add(item, create.previous)
         except ItemExists:
@@ -178,32 +198,9 @@ class RealtimeStream:
                 code="item_create_invalid_previous_item_id",
                 param="previous_item_id",
             ) from None
-        self._hear_item(item, create.audio)
+        await self._items.hear(item, create.audio, self._settings)
         await self._send(events.item_added(item, previous))
         await self._send(events.item_done(item, previous))
-
-    def _hear_item(self, item: Item, audio: bytes) -> None:
-        if audio:
-            item.hearing = asyncio.Event()
-            self._group.create_task(self._heard_item(item, audio))
-
-    async def _heard_item(self, item: Item, audio: bytes) -> None:
-        """Find out the text of a message's audio, as responses need it."""
-        reader = AudioReader(self._settings.input_format)
-        transcribing = self._settings.transcribing
-        language = transcribing.language if transcribing else ""
-        options = HearingOptions(language=language or self._engines.settings.language)
-        hearing = self._engines.hearing
-        if hearing is None:
-            item.unheard(ModelError("this container hears nothing"))
-            return
-        try:
-            transcript = await hearing.transcribe(reader.feed(audio), options)
-        except Exception as error:
-            log_failure(log, "hearing", error, request_id=self._stream.id)
-            item.unheard(ModelError(reason_of(error)))
-        else:
-            item.heard(transcript.text)
 
     async def _truncate(self, truncate: messages.ItemTruncate) -> None:
         item = self._find(truncate.item_id, "truncate")
@@ -245,12 +242,13 @@ class RealtimeStream:
 
     # --- Responses -------------------------------------------------------------------------------
 
-    def _create_response(self, create: messages.ResponseCreate) -> None:
+    async def _create_response(self, create: messages.ResponseCreate) -> None:
         if not self._settings.answers:
             raise RealtimeFault(
                 "a transcription session has no responses; the session's type must be realtime",
                 code="invalid_session_type",
             )
+        context = None if create.context is None else await self._context(create.context)
         if self._response is not None:
             raise RealtimeFault(
                 f"the conversation has an active response already, {self._response.id}; wait for "
@@ -258,7 +256,6 @@ class RealtimeStream:
                 code="conversation_already_has_active_response",
             )
         settings = self._settings.responding(create.response)
-        context = None if create.context is None else self._context(create.context)
         self._is_owed = False
         self._begin(
             Response(
@@ -271,13 +268,13 @@ class RealtimeStream:
             )
         )
 
-    def _context(self, given: Sequence[messages.ItemCreate | str]) -> list[Item]:
+    async def _context(self, given: Sequence[messages.ItemCreate | str]) -> list[Item]:
         items = []
         for each in given:
             if isinstance(each, str):
                 items.append(self._find(each, "reference"))
             else:
-                self._hear_item(each.item, each.audio)
+                await self._items.hear(each.item, each.audio, self._settings)
                 items.append(each.item)
         return items
 

@@ -119,7 +119,8 @@ def shown_item(item: Item) -> dict[str, Any]:
 
 
 def _shown_part(item: Item, part: Part) -> dict[str, Any]:
-    if item.hearing is not None and not item.hearing.is_set():
+    is_unheard = item.hearing is not None and not item.hearing.is_set()
+    if is_unheard and part.kind == "input_audio" and not part.text:
         return {"type": part.kind, "transcript": None}
     if part.kind in ("input_audio", "output_audio"):
         return {"type": part.kind, "transcript": part.text}

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
-#: Most characters of a client's value that a message quotes.
-_QUOTED: Final = 40
+from partway.container.models.chat.json_objects import quoted
+from partway.container.models.voice.limits import MAX_ITEM_TEXT
+
+#: Most characters of a name that is reported.
+_SHOWN: Final = 40
+
+#: Most names that are reported of one object.
+_MOST_IGNORED: Final = 64
 
 
 class RealtimeFault(Exception):
@@ -51,29 +58,35 @@ class Members:
         return self._members.get(name)
 
     def ignored(self, known: frozenset[str]) -> frozenset[str]:
-        """Return the paths of members with a value that are not known."""
-        return frozenset(
-            self.path_of(name[:_QUOTED])
+        """Return the paths of some members that have a value and are not known."""
+        names = (
+            self.path_of(name[:_SHOWN])
             for name, value in self._members.items()
             if name not in known and value is not None
         )
+        return frozenset(islice(names, _MOST_IGNORED))
 
-    def text(self, name: str, default: str = "") -> str:
-        """Return a string.
+    def text(self, name: str, default: str = "", *, most: int = MAX_ITEM_TEXT) -> str:
+        """Return a string of at most so many characters.
 
         Raises:
-            RealtimeFault: it is no string; so do the methods below for their types.
+            RealtimeFault: it is no string, or too long; the methods below do so for their types.
         """
         value = self._members.get(name)
         if value is None:
             return default
         if not isinstance(value, str):
             raise self.fault(name, "a string")
-        return value.encode("utf-8", "replace").decode()  # JSON may have halves of surrogates
+        if len(value) > most:
+            raise RealtimeFault(
+                f"{self.path_of(name)} has {len(value)} characters; it must have at most {most}",
+                param=self.path_of(name),
+            )
+        return value
 
-    def needed(self, name: str) -> str:
+    def needed(self, name: str, *, most: int = MAX_ITEM_TEXT) -> str:
         """Return a string that must be there, and not be empty."""
-        value = self.text(name)
+        value = self.text(name, most=most)
         if not value:
             raise RealtimeFault(
                 f"{self.path_of(name)} is missing; it must be a string that is not empty",
@@ -153,8 +166,9 @@ class Members:
     def fault(self, name: str, expected: str) -> RealtimeFault:
         """Make the fault of a member that is something else."""
         path = self.path_of(name)
-        shown = ascii(self._members.get(name))[:_QUOTED]
-        return RealtimeFault(f"{path} is {shown}; it must be {expected}", param=path)
+        return RealtimeFault(
+            f"{path} is {quoted(self._members.get(name))}; it must be {expected}", param=path
+        )
 
 
 def _laid_over(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from partway.container.models.voice.limits import MAX_INSTRUCTIONS
+from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_NAME
 from partway.container.models.voice.wires.realtime_faults import Members
 
 _TYPES_OF_DETECTION: Final = ("server_vad", "semantic_vad")
@@ -91,7 +91,7 @@ def transcribing_of(heard: Members, usual: Transcribing | None) -> Transcribing 
     given = heard.inner("transcription")
     before = usual or Transcribing()
     return Transcribing(
-        model=given.text("model", before.model),
+        model=given.text("model", before.model, most=MAX_NAME),
         language=given.text("language", before.language)[:35],  # as long as a tag of BCP 47
         prompt=given.text("prompt", before.prompt)[:MAX_INSTRUCTIONS],
     )

@@ -6,13 +6,21 @@ https://platform.openai.com/docs/api-reference/realtime-client-events
 from __future__ import annotations
 
 import binascii
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from partway.container.limits import MAX_MESSAGE_BYTES
+from partway.container.models.chat.json_objects import MAX_DEPTH, object_of
 from partway.container.models.voice.conversation import Item, Part
-from partway.container.models.voice.limits import MAX_ITEM_PARTS, MAX_ITEM_TEXT
+from partway.container.models.voice.limits import (
+    MAX_ITEM_PARTS,
+    MAX_ITEM_TEXT,
+    MAX_METADATA,
+    MAX_METADATA_NAME,
+    MAX_METADATA_VALUE,
+    MAX_NAME,
+)
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
 
 _MOST_MS: Final = 24 * 3600 * 1000
@@ -151,12 +159,12 @@ def event_of(text: str | bytes) -> ClientEvent:
     Raises:
         RealtimeFault: the text is not a JSON object with a ``type``.
     """
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise RealtimeFault("an event must be a JSON object with a type", code="invalid_json")
+    found = object_of(text)
+    if found is None:
+        raise RealtimeFault(
+            f"an event must be a JSON object with a type, nested at most {MAX_DEPTH} deep",
+            code="invalid_json",
+        )
     members = Members(found)
     event_id = found.get("event_id")
     shown = event_id[:512] if isinstance(event_id, str) else ""
@@ -190,15 +198,28 @@ def _truncate(event: Members) -> ItemTruncate:
 
 def _response_create(event: Members) -> ResponseCreate:
     response = _older_response(event.inner("response"))
-    metadata = response.inner("metadata")
-    kept = response.value("metadata") if response.has("metadata") else None
-    for name in kept or {}:
-        metadata.text(name)
+    metadata = _metadata_of(response)
     context = None
     if response.value("input") is not None:
         context = tuple(_referred(each) for each in response.objects("input", 1024))
     is_apart = response.text("conversation", "auto") == "none"
-    return ResponseCreate(response, is_apart, context, kept)
+    return ResponseCreate(response, is_apart, context, metadata)
+
+
+def _metadata_of(response: Members) -> Mapping[str, str] | None:
+    metadata = response.inner("metadata")
+    kept: dict[str, str] | None = response.value("metadata")
+    if kept is None:
+        return None
+    if len(kept) > MAX_METADATA or max(map(len, kept), default=0) > MAX_METADATA_NAME:
+        raise response.fault(
+            "metadata",
+            f"an object of at most {MAX_METADATA} members, with names of at most "
+            f"{MAX_METADATA_NAME} characters",
+        )
+    for name in kept:
+        metadata.text(name, most=MAX_METADATA_VALUE)
+    return kept
 
 
 def _older_response(response: Members) -> Members:
@@ -241,15 +262,14 @@ def _item_of(given: Members) -> tuple[Item, bytes]:
     status = given.one_of("status", _STATUSES, "completed")
     name = given.text("id")[:128]
     if kind == "function_call":
-        arguments = given.text("arguments", "{}")
-        _bounded(given, "arguments", arguments)
-        call = Item(name, kind, status=status, call_id=given.needed("call_id"))
-        call.name, call.arguments = given.needed("name"), arguments
+        call = Item(name, kind, status=status, call_id=given.needed("call_id", most=MAX_NAME))
+        call.name = given.needed("name", most=MAX_NAME)
+        call.arguments = given.text("arguments", "{}")
         return call, b""
     if kind == "function_call_output":
-        output = given.text("output")
-        _bounded(given, "output", output)
-        return Item(name, kind, status=status, call_id=given.needed("call_id"), output=output), b""
+        answer = Item(name, kind, status=status, call_id=given.needed("call_id", most=MAX_NAME))
+        answer.output = given.text("output")
+        return answer, b""
     role = given.one_of("role", _ROLES, "")
     role = "system" if role == "developer" else role
     parts, audio = [], bytearray()
@@ -265,27 +285,16 @@ def _part_of(given: Members, role: str) -> tuple[Part, bytes]:
     if kind == "input_image":
         if role != "user":
             raise given.fault("type", "a part of text: only a user's message has images")
-        url = given.needed("image_url")
-        _bounded(given, "image_url", url, 4 * MAX_ITEM_TEXT)
-        return Part(kind, image_url=url, detail=given.text("detail")), b""
+        url = given.needed("image_url", most=4 * MAX_ITEM_TEXT)
+        return Part(kind, image_url=url, detail=given.text("detail", most=MAX_NAME)), b""
     if kind in _TEXTS:
         text = given.text("text")
-        _bounded(given, "text", text)
         return Part("output_text" if role == "assistant" else "input_text", text), b""
     text = given.text("transcript")
-    _bounded(given, "transcript", text)
     if role == "assistant":
         return Part("output_audio", text), b""
     audio = audio_of(given, "audio") if given.value("audio") and not text else b""
     return Part("input_audio", text), audio
-
-
-def _bounded(given: Members, name: str, text: str, most: int = MAX_ITEM_TEXT) -> None:
-    if len(text) > most:
-        raise RealtimeFault(
-            f"{given.path_of(name)} has {len(text)} characters; it must have at most {most}",
-            param=given.path_of(name),
-        )
 
 
 def audio_of(given: Members, name: str) -> bytes:
@@ -295,6 +304,6 @@ def audio_of(given: Members, name: str) -> bytes:
         RealtimeFault: it is not.
     """
     try:
-        return binascii.a2b_base64(given.text(name), strict_mode=True)
+        return binascii.a2b_base64(given.text(name, most=MAX_MESSAGE_BYTES), strict_mode=True)
     except (binascii.Error, ValueError):
         raise given.fault(name, "base64 of audio") from None

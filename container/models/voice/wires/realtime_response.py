@@ -81,6 +81,7 @@ class ResponseOutput:
         """Send the last events of an item, and say that it is done."""
         self._owed += texts
         if self._conversation is not None:
+            self._conversation.measure(place.item)
             self._owed.append(events.item_done(place.item, place.previous))
         await self.owe(place.item_done())
 

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
+from partway.container.models.openai_events import json_of
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.conversation import new_id
 from partway.container.models.voice.engine_set import Engines
-from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_TOOLS
+from partway.container.models.voice.limits import (
+    MAX_INSTRUCTIONS,
+    MAX_NAME,
+    MAX_TOOLS,
+    MAX_TOOLS_SIZE,
+)
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
 from partway.container.models.voice.wires.realtime_listening import (
     Transcribing,
@@ -161,7 +167,7 @@ class SessionSettings:
         found = replace(
             self.responding(given),
             kind=kind,
-            model=given.text("model", self.model),
+            model=given.text("model", self.model, most=MAX_NAME),
             input_format=format_of(heard, self.input_format),
             transcribing=transcribing_of(heard, self.transcribing),
             turn_detection=turns_of(heard, self.turn_detection, self.usual_detection),
@@ -179,18 +185,12 @@ class SessionSettings:
         """
         spoken = given.inner("audio").inner("output")
         instructions = "" if given.is_null("instructions") else self.instructions
-        instructions = given.text("instructions", instructions)
-        if len(instructions) > MAX_INSTRUCTIONS:
-            raise RealtimeFault(
-                f"{given.path_of('instructions')} has {len(instructions)} characters; it must have "
-                f"at most {MAX_INSTRUCTIONS}",
-                param=given.path_of("instructions"),
-            )
+        instructions = given.text("instructions", instructions, most=MAX_INSTRUCTIONS)
         voice = spoken.value("voice")
         if isinstance(voice, dict):  # a voice of one's own, by its id
-            voice = spoken.inner("voice").text("id")
+            voice = spoken.inner("voice").text("id", most=MAX_NAME)
         else:
-            voice = spoken.text("voice", self.voice)
+            voice = spoken.text("voice", self.voice, most=MAX_NAME)
         return replace(
             self,
             instructions=instructions,
@@ -276,7 +276,7 @@ def _modality(given: Members, usual: Modality) -> Modality:
 def _tools(given: Members, usual: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
     if not given.has("tools"):
         return usual
-    tools = []
+    tools: list[Mapping[str, Any]] = []
     for each in given.objects("tools", MAX_TOOLS):
         each.one_of("type", ("function",), "function")
         parameters = each.value("parameters")
@@ -285,10 +285,16 @@ def _tools(given: Members, usual: tuple[Mapping[str, Any], ...]) -> tuple[Mappin
         tools.append(
             {
                 "type": "function",
-                "name": each.needed("name"),
+                "name": each.needed("name", most=MAX_NAME),
                 "description": each.text("description"),
                 "parameters": parameters or {"type": "object", "properties": {}},
             }
+        )
+    if (size := len(json_of(tools))) > MAX_TOOLS_SIZE:
+        raise RealtimeFault(
+            f"{given.path_of('tools')} has {size} bytes of JSON; it must have at most "
+            f"{MAX_TOOLS_SIZE}",
+            param=given.path_of("tools"),
         )
     return tuple(tools)
 
@@ -300,7 +306,7 @@ def _tool_choice(given: Members, usual: str | Mapping[str, Any]) -> str | Mappin
     if isinstance(value, dict):
         choice = given.inner("tool_choice")
         named = choice.inner("function") if choice.has("function") else choice
-        return {"type": "function", "name": named.needed("name")}
+        return {"type": "function", "name": named.needed("name", most=MAX_NAME)}
     return given.one_of("tool_choice", _CHOICES, "auto")
 
 

@@ -135,6 +135,11 @@ class UserTurns:
             await asyncio.wait((self._former,))
             self._ear = None
 
+    def close(self) -> None:
+        """Forget the handler, and what listens; nothing follows."""
+        self._ear = self._former = None
+        del self.handler
+
     def _heard(self) -> _Ear:
         if self._ear is None:
             raise RealtimeFault(
@@ -162,6 +167,7 @@ class UserTurns:
 
     async def heard(self, turn: _Turn, text: str, *, is_reported: bool) -> None:
         turn.item.heard(text)
+        self._conversation.measure(turn.item)
         if is_reported:
             if text:
                 await self.send(events.transcription_delta(turn.item.id, text))

@@ -12,13 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from partway.container.models.chat.json_objects import (
+    MAX_DEPTH,
+    object_of,
+    quoted,
+    whole_characters,
+)
 from partway.container.models.voice.limits import MAX_SPEAK_CHARACTERS
 
 #: A word with its pronunciation, as Deepgram's voices read it within a text. Other engines speak
 #: the word alone.
 _PRONOUNCED: Final = re.compile(r'\\?\{\s*"word"\s*:\s*("(?:[^"\\]|\\.)*")[^{}]*\}')
-
-_SHOWN: Final = 40  # most characters of a client's input in a reason
 
 
 class SpeakRefused(ValueError):
@@ -69,27 +73,26 @@ def read_speak_message(message: str | bytes) -> SpeakMessage:
     Raises:
         SpeakRefused: it is no message of this wire, or its text is too long.
     """
-    try:
-        members = json.loads(message)
-    except (ValueError, RecursionError):
-        raise SpeakRefused("DATA-0000", "a message is not JSON; it must be an object") from None
-    kind = members.get("type") if isinstance(members, dict) else None
+    members = object_of(message)
+    if members is None:
+        raise SpeakRefused(
+            "DATA-0000",
+            f"a message is no JSON object; it must be one, nested at most {MAX_DEPTH} deep",
+        )
+    kind = members.get("type")
     if kind == "Speak":
         return SpeakText(_text_of(members.get("text")))
     if isinstance(kind, str) and kind in _PLAIN:
         return _PLAIN[kind]
     raise SpeakRefused(
         "DATA-0000",
-        f"a message has the type {ascii(kind)[:_SHOWN]}; it must be one of Speak, "
-        f"{', '.join(_PLAIN)}",
+        f"a message has the type {quoted(kind)}; it must be one of Speak, {', '.join(_PLAIN)}",
     )
 
 
 def _text_of(text: object) -> str:
     if not isinstance(text, str):
-        raise SpeakRefused(
-            "DATA-0000", f"Speak: text is {ascii(text)[:_SHOWN]}; it must be a string"
-        )
+        raise SpeakRefused("DATA-0000", f"Speak: text is {quoted(text)}; it must be a string")
     if len(text) > MAX_SPEAK_CHARACTERS:
         raise SpeakRefused(
             "DATA-0001",
@@ -101,7 +104,15 @@ def _text_of(text: object) -> str:
 
 def without_pronunciations(text: str) -> str:
     """Return a text in which words stand for Deepgram's objects that pronounce them."""
-    return _PRONOUNCED.sub(lambda found: str(json.loads(found[1], strict=False)), text)
+    return _PRONOUNCED.sub(_word_of, text)
+
+
+def _word_of(found: re.Match[str]) -> str:
+    try:
+        word = json.loads(found[1], strict=False)
+    except ValueError:  # such as the escape \q: then the text means itself
+        return found[0]
+    return whole_characters(str(word))
 
 
 # --- Events --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Final
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
+from partway.container.models.voice.limits import MAX_NAME
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed
@@ -46,8 +47,7 @@ class VllmRealtime:
         engines.need("transcription", "hears")
         assert engines.hearing is not None
         self._stream = stream
-        self._first = first
-        language = first.members.text("language", engines.settings.language)
+        language = first.members.text("language", engines.settings.language, most=MAX_NAME)
         options = ListenerOptions(
             audio=AudioFormat("linear16", HEARING_RATE, 1),
             hearing=HearingOptions(language=language),
@@ -61,7 +61,6 @@ class VllmRealtime:
         """Serve the stream until its input ends; the text of all audio is told."""
         async with self._listener, asyncio.TaskGroup() as group:
             group.create_task(self._tell())
-            await self._take(self._first)
             async for raw in messages:
                 try:
                     await self._take(event_of(raw))

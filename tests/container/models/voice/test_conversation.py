@@ -61,13 +61,58 @@ class TestOrder:
 
     def test_the_oldest_are_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MAX_ITEMS", 2)
-        monkeypatch.setattr(module, "MAX_REMEMBERED", 10)
+        monkeypatch.setattr(module, "MAX_REMEMBERED", 1_000)
         items = ConversationItems()
         for text in ("a", "b", "c"):
             items.add(said("user", text))
         assert [item.text for item in items.items] == ["b", "c"]
-        items.add(said("user", "0123456789"))
-        assert [item.text for item in items.items] == ["0123456789"]
+        items.add(said("user", "0123456789" * 100))
+        assert [item.text for item in items.items] == ["0123456789" * 100]
+
+    def test_an_item_that_has_grown_drops_the_oldest_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MAX_REMEMBERED", 1_000)
+        items = ConversationItems()
+        growing = said("user", "")
+        for item in (growing, said("user", "b"), said("user", "c")):
+            items.add(item)
+        growing.content[0].text = "a" * 800
+        items.measure(growing)
+        assert [item.text[:1] for item in items.items] == ["a", "c"]
+        items.delete(growing.id)
+        items.measure(growing)  # it counts no more
+        items.add(said("user", "d" * 800))
+        assert [item.text[:1] for item in items.items] == ["c", "d"]
+
+    def test_only_the_new_item_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        measured: list[str] = []
+
+        def size(item: Item) -> int:
+            measured.append(item.id)
+            return 1
+
+        monkeypatch.setattr(Item, "size", property(size))
+        items = ConversationItems()
+        for name in ("a", "b", "c"):
+            items.add(said("user", "", name))
+        assert measured == ["a", "b", "c"]
+
+    def test_empty_parts_count(self) -> None:
+        parts = [Part("input_text") for _ in range(64)]
+        assert Item("", content=parts).size >= 64 * 64
+
+    @pytest.mark.parametrize(
+        "item",
+        [
+            Item("x" * 1_000),
+            Item("", call_id="x" * 1_000),
+            Item("", name="x" * 1_000),
+            Item("", content=[Part("input_image", detail="x" * 1_000)]),
+        ],
+    )
+    def test_all_that_an_item_keeps_is_counted(self, item: Item) -> None:
+        assert item.size >= 1_000
 
 
 class TestMessages:
@@ -78,6 +123,15 @@ class TestMessages:
             {"role": "user", "content": "a\nb"},
             {"role": "assistant", "content": "c"},
             {"role": "user", "content": "d"},
+        ]
+
+    def test_instructions_and_outputs_of_calls_join_only_with_their_like(self) -> None:
+        items = [said("system", "a"), call("1"), call("2"), output("1", "ten"), output("2", "one")]
+        messages = chat_messages(items, "Be kind.")
+        assert [(each["role"], each["content"]) for each in messages] == [
+            ("system", "Be kind.\na"),
+            *[("assistant", None), ("tool", "ten")],
+            *[("assistant", None), ("tool", "one")],
         ]
 
     def test_a_message_of_which_nothing_was_heard_is_left_out(self) -> None:

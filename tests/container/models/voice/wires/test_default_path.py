@@ -56,6 +56,25 @@ async def test_a_refused_first_message_leaves_the_choice_to_the_next(message, na
         assert (await stream.next())["type"] == "transcription_session.updated"
 
 
+@pytest.mark.parametrize(
+    ("kind", "members", "named"),
+    [
+        ("input_text.append", {}, "text is missing"),
+        ("input_text.append", {"text": "a" * 40_000}, "40000 characters"),
+        ("input_audio_buffer.commit", {"final": "yes"}, "final is 'yes'"),
+    ],
+)
+async def test_a_refused_first_message_of_a_dialect_is_told_by_it(kind, members, named):
+    async with client() as stream:
+        await stream.until("session.created")
+        await stream.send(kind, **members)
+        refused = (await stream.until("error"))[-1]
+        assert named in str(refused["error"])
+        done = "input_text.commit" if kind.startswith("input_text") else kind
+        await stream.send(done, final=True)
+        assert (await stream.next())["type"] in ("input_text.committed", "transcription.done")
+
+
 async def test_a_message_may_be_binary():
     async with client() as stream:
         await stream.until("session.created")

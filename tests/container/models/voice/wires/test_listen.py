@@ -20,6 +20,11 @@ from partway.container.models.voice.engines.stub_hearing import StubHearing
 from partway.container.models.voice.interfaces import Transcript
 from partway.container.models.voice.model import Voice
 from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.wires.listen_messages import (
+    MOST_IGNORED,
+    Configure,
+    message_of,
+)
 from partway.container.testing import Query, serving
 from tests.container.models.voice.sounds import silence, sounds, tone
 
@@ -252,6 +257,14 @@ async def test_what_is_ignored_is_named_once_in_the_log(caplog):
     assert len(lines) == 2
     assert "diarize, redact, search, zzz" in lines[0]
     assert "features" in lines[1]
+
+
+async def test_the_names_of_what_is_ignored_are_bounded():
+    many = {f"{at}{'x' * 100}": 1 for at in range(1_000)}
+    asked = message_of(json.dumps({"type": "Configure", **many}))
+    assert isinstance(asked, Configure)
+    assert len(asked.ignored) == MOST_IGNORED
+    assert max(map(len, asked.ignored)) <= 40
 
 
 async def test_an_engine_that_fails_is_named_and_finalize_is_answered(monkeypatch):

@@ -25,6 +25,10 @@ def session(rate: int = 16_000, **members: object) -> dict[str, object]:
     }
 
 
+def boosted(phrases: list[str]) -> dict[str, object]:
+    return {"word_boosting_list": [{"phrases": phrases}]}
+
+
 async def begin(stream: JsonClient, **wanted: object) -> None:
     await stream.send("transcription_session.update", session=session(**wanted))  # type: ignore[arg-type]
     assert (await stream.until("transcription_session.updated"))[-1]["session"]
@@ -106,6 +110,10 @@ async def test_an_end_after_silence_is_told_too():
         ({"input_audio_params": {"sample_rate_hz": 4_000}}, "4000"),
         ({"input_audio_params": {"sample_rate_hz": "16k"}}, "sample_rate_hz"),
         ({"input_audio_transcription": []}, "input_audio_transcription"),
+        ({"input_audio_transcription": {"prompt": "x" * 262_145}}, "262145 characters"),
+        ({"word_boosting": boosted(["x"] * 101)}, "101 keyterms of 101 characters"),
+        ({"word_boosting": boosted(["x" * 2_001])}, "1 keyterms of 2001 characters"),
+        ({"unknown": "x" * 600_000}, "session has 600"),
     ],
 )
 async def test_a_refused_session_may_be_mended(wanted, named):

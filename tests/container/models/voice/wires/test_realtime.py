@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import random
 import time
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +18,9 @@ import websockets
 from partway.container.errors import Busy, ModelError
 from partway.container.models.voice.engines.stub_hearing import StubHearing
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
+from partway.container.models.voice.limits import MAX_UNHEARD_ITEMS
 from partway.container.models.voice.model import Voice
+from partway.container.models.voice.wires import realtime, realtime_turns
 from partway.container.testing import serving
 from tests.container.models.voice.sounds import tone
 from tests.container.models.voice.wires.realtime_client import (
@@ -37,6 +41,7 @@ TRANSCRIBED = {"input": {"transcription": {"model": "any"}}}
 MANUAL = {"input": {"turn_detection": None, "transcription": {"model": "any"}}}
 #: So fast that a short answer is sent at once.
 FAST = {"output": {"speed": 4.0}}
+PHONE = {"input": {"format": {"type": "audio/pcmu"}}}
 LONG = "This is a long answer that goes on and on, and has many more words than anybody hears."
 
 SPOKEN = [
@@ -62,6 +67,13 @@ HEARD = [
 ]
 
 
+def phoned(seconds: int) -> dict[str, object]:
+    """A user's message with silence, as a telephone encodes it."""
+    audio = base64.b64encode(b"\xff" * 8_000 * seconds).decode()
+    content = [{"type": "input_audio", "audio": audio}]
+    return {"type": "message", "role": "user", "content": content}
+
+
 def _wrong(
     code: str, param: str | None, kind: str, **members: object
 ) -> tuple[str, str, str | None]:
@@ -73,6 +85,8 @@ WRONG = [
     ("{", "invalid_json", None),
     ("[]", "invalid_json", None),
     ("{}", "missing_required_parameter", "type"),
+    (r'{"type":"nonsense","event_id":"\ud800"}', "invalid_value", "type"),
+    ('{"type":"session.update","session":{"instructions":NaN}}', "invalid_json", None),
     _wrong("invalid_value", "type", "nonsense"),
     _wrong("invalid_value", "session", "session.update"),
     _wrong(
@@ -96,6 +110,22 @@ WRONG = [
     _wrong(
         *("invalid_value", "item.role", "conversation.item.create"),
         item={"type": "message", "role": "robot"},
+    ),
+    _wrong(
+        *("invalid_value", "item.call_id", "conversation.item.create"),
+        item={"type": "function_call_output", "call_id": "x" * 513, "output": ""},
+    ),
+    _wrong(
+        *("invalid_value", "session.audio.output.voice", "session.update"),
+        session={"audio": {"output": {"voice": "x" * 513}}},
+    ),
+    _wrong(
+        *("invalid_value", "response.metadata", "response.create"),
+        response={"metadata": {str(at): "" for at in range(17)}},
+    ),
+    _wrong(
+        *("invalid_value", "response.metadata.a", "response.create"),
+        response={"metadata": {"a": "x" * 513}},
     ),
     _wrong(
         *("item_create_invalid_previous_item_id", "previous_item_id", "conversation.item.create"),
@@ -461,14 +491,81 @@ class TestAnswers:
     async def test_a_message_with_audio_is_heard(self) -> None:
         answers = Answering()
         audio = base64.b64encode(tone(0.8, RATE).tobytes()).decode()
-        content = [{"type": "input_audio", "audio": audio}]
+        content = [
+            {"type": "input_text", "text": "I said:"},
+            {"type": "input_audio", "transcript": "well"},
+            {"type": "input_audio", "audio": audio},
+        ]
         async with session(answers=answers) as client:
             await client.configure(output_modalities=["text"])
             item = {"type": "message", "role": "user", "content": content}
             await client.send("conversation.item.create", item=item)
+            added = (await client.until("conversation.item.added"))[-1]["item"]
             await client.send("response.create")
             await client.until("response.done")
-        assert answers.asked == [[{"role": "user", "content": "one two"}]]
+        assert added["content"] == [
+            {"type": "input_text", "text": "I said:"},
+            {"type": "input_audio", "transcript": "well"},
+            {"type": "input_audio", "transcript": None},
+        ]
+        assert answers.asked == [[{"role": "user", "content": "I said: well one two"}]]
+
+    async def test_items_with_audio_are_heard_one_at_a_time_in_pieces(self) -> None:
+        class Ear:
+            is_idle = True
+            at_once = most_at_once = 0
+
+            def __init__(self) -> None:
+                self.seconds: list[float] = []
+
+            async def transcribe(self, audio: Samples, options: HearingOptions) -> Transcript:
+                self.seconds.append(len(audio) / 16_000)
+                self.at_once += 1
+                self.most_at_once = max(self.most_at_once, self.at_once)
+                await asyncio.sleep(0)
+                self.at_once -= 1
+                return Transcript("word")
+
+        ear, answers = Ear(), Answering()
+        async with session(answers=answers, hearing=ear) as client:
+            await client.configure(output_modalities=["text"], audio=PHONE)
+            for seconds in (70, 1, 1, 1, 1, 1, 1):
+                await client.send("conversation.item.create", item=phoned(seconds))
+            await client.send("response.create")
+            await client.until("response.done")
+        assert ear.most_at_once == 1
+        assert ear.seconds == pytest.approx([30, 30, 10, 1, 1, 1, 1, 1, 1], abs=0.1)
+        assert answers.asked[0][0]["content"].split() == ["word"] * 9
+
+    async def test_the_input_waits_while_too_many_items_wait_for_their_text(self) -> None:
+        class Ear:
+            is_idle = True
+            may_hear = asyncio.Event()
+
+            async def transcribe(self, audio: Samples, options: HearingOptions) -> Transcript:
+                await self.may_hear.wait()
+                return Transcript("word")
+
+        ear = Ear()
+        async with session(hearing=ear) as client:
+            await client.configure(output_modalities=["text"], audio=PHONE)
+            for _ in range(MAX_UNHEARD_ITEMS):
+                await client.send("conversation.item.create", item=phoned(1))
+                await client.until("conversation.item.done")
+            await client.send("conversation.item.create", item=phoned(1))
+            waiting = asyncio.create_task(client.next())
+            done, _ = await asyncio.wait({waiting}, timeout=0.1)
+            assert not done
+            ear.may_hear.set()
+            assert (await waiting)["type"] == "conversation.item.added"
+
+    async def test_an_item_with_too_much_audio_is_refused(self) -> None:
+        async with session() as client:
+            await client.configure(audio=PHONE)
+            await client.send("conversation.item.create", item=phoned(301))
+            error = await client.refused()
+            assert kinds(await client.retrieve_nothing()) == ["error"]
+        assert error["message"].startswith("item.content has 301 s of audio; it must have at most")
 
 
 class TestFaults:
@@ -555,6 +652,64 @@ class TestFaults:
                 await served.stream("v1/realtime")
         assert refusal.value.response.status_code == 501
         assert b"PARTWAY_VOICE_" in refusal.value.response.body
+
+
+class TestEnd:
+    async def test_a_long_answer_is_cut_after_the_input_has_ended(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(realtime, "ANSWER_AFTER_INPUT", 0.05)
+        async with (
+            serving(Voice(STUBS)) as served,
+            served.stream("v1/realtime") as socket,
+        ):
+            client = RealtimeClient(socket)
+            await client.tell(" ".join([LONG] * 10))  # a minute of speech
+            await client.until("response.output_audio.delta")
+            await socket.close(1000)
+            assert socket.close_code == 1000  # the server has answered before the client gave up
+
+
+class TestMemory:
+    async def test_an_ended_session_is_freed_without_the_collector(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kept: list[weakref.ref[object]] = []
+
+        class WatchedTurns(realtime.UserTurns):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                kept.append(weakref.ref(self.handler))
+
+        class WatchedResponse(realtime.Response):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                kept.append(weakref.ref(self))
+
+        class WatchedListener(realtime_turns.SpeechListener):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                kept.append(weakref.ref(self))
+
+        monkeypatch.setattr(realtime, "UserTurns", WatchedTurns)
+        monkeypatch.setattr(realtime, "Response", WatchedResponse)
+        monkeypatch.setattr(realtime_turns, "SpeechListener", WatchedListener)
+        gc.collect()
+        gc.disable()
+        try:
+            async with serving(Voice(STUBS)) as served:
+                async with served.stream("v1/realtime") as socket:
+                    client = RealtimeClient(socket)
+                    await client.configure(audio=TRANSCRIBED | FAST)
+                    await client.say(0.8, 0.6)
+                    await client.until("response.done")
+                    await client.tell("hello", audio=FAST)
+                    await client.until("response.output_audio.delta")
+                    await socket.close(1000)
+                await eventually(lambda: not [each for each in kept if each() is not None])
+        finally:
+            gc.enable()
+        assert len(kept) == 5  # a session, two listeners and two responses
 
 
 class TestTranscription:

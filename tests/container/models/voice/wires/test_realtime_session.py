@@ -109,6 +109,10 @@ def test_a_transcription_session_always_reports_texts() -> None:
             "session.audio.output.speed is 9; it must be a number from 0.25 to 4",
         ),
         ({"tools": [{"type": "function"}]}, r"session.tools\[0\].name is missing"),
+        (
+            {"tools": [{"name": "a", "parameters": {"a": [{}] * 100_000}}]},
+            r"session.tools has [0-9]+ bytes of JSON; it must have at most 262144",
+        ),
         ({"max_output_tokens": 0}, "session.max_output_tokens is 0; it must be a whole number"),
     ],
 )

@@ -41,10 +41,11 @@ def test_messages(message, read):
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        ("hello", "a message is not JSON"),
-        (b"\xff", "a message is not JSON"),
-        ("[" * 100_000, "a message is not JSON"),
-        ("[]", "the type None; it must be one of Speak, Flush, Clear, Close"),
+        ("hello", "a message is no JSON object"),
+        (b"\xff", "a message is no JSON object"),
+        ("[" * 100_000, "a message is no JSON object"),
+        ("[]", "a message is no JSON object"),
+        ("{}", "the type None; it must be one of Speak, Flush, Clear, Close"),
         ('{"type":"KeepAlive"}', "the type 'KeepAlive'; it must be one of"),
         ('{"type":["Flush"]}', "it must be one of"),
         ('{"type":"Speak"}', "Speak: text is None; it must be a string"),
@@ -73,6 +74,8 @@ def test_any_message_is_read_or_refused(message):
         ('Take \\{"word": "dupilumab", "pronounce": "duːpˈɪl"\\} now', "Take dupilumab now"),
         ('{"word":"a","pronounce":"b"}{"word": "c \\"d\\"", "pronounce":"b"}', 'ac "d"'),
         ('a {b} {"c": 1}', 'a {b} {"c": 1}'),
+        ('say {"word":"\\q","pronounce":"b"}', 'say {"word":"\\q","pronounce":"b"}'),
+        ('{"word":"\\ud800","pronounce":"b"}', "?"),
     ],
 )
 def test_pronunciations(text, spoken):
