@@ -16,8 +16,8 @@ from partway.container.models.voice.playback import Playback
 from partway.container.models.voice.speaking import Speaking
 from partway.container.models.voice.wires.realtime_events import ResponsePlace
 
-#: Pieces of audio that are made before they may be sent. A piece has 0.64 s at most, so the next
-#: phrase is made while the one before is heard.
+#: Pieces of audio that are made before they may be sent: the next phrase is made while the one
+#: before is heard.
 _MADE_AHEAD: Final = 8
 
 Send = Callable[[str], Awaitable[None]]
