@@ -56,6 +56,12 @@ def rate(said: list[str], heard: list[str]) -> float:
 
 
 @pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop is enough: each takes minutes, and hears the same."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
 def engine() -> FasterWhisper:
     engine = FasterWhisper()
     engine.load(whisper_directory())
