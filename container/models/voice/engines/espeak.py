@@ -88,15 +88,10 @@ class Espeak:
     def _run(self, command: list[str], text: str) -> Generator[bytes]:
         """Run the program on a text, and yield its output; leaving the iteration kills it."""
         program = PipedProgram(command)
-        errors = b""
         try:
             program.write(text, last=True)
-            while not (received := program.receive(time.monotonic() + PROGRAM_SILENCE)).ended:
-                errors = (errors + received.errors)[-200:]
-                if received.output:
-                    yield received.output
+            yield from program.outputs(PROGRAM_SILENCE)
             if status := program.status(time.monotonic() + PROGRAM_SILENCE):
-                said = errors.decode("utf-8", "replace").strip()
-                raise ModelError(f"{self._program} has ended with status {status}: {said}")
+                raise ModelError(f"{self._program} has ended with status {status}: {program.said}")
         finally:
             program.kill()

@@ -9,7 +9,6 @@ https://github.com/hexgrad/misaki/blob/main/EN_PHONES.md
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -92,19 +91,17 @@ class EspeakPhonemes:
         """Return the program's line for each line of words."""
         options = ["-q", "--ipa", "--tie=^", "-b", "1", "-v", language]
         program = PipedProgram([self._program, *options])
-        output = errors = b""
         try:
             program.write("".join(f"{each}\n" for each in words), last=True)
-            while not (received := program.receive(time.monotonic() + PROGRAM_SILENCE)).ended:
-                output += received.output
-                errors = (errors + received.errors)[-200:]
+            output = b"".join(program.outputs(PROGRAM_SILENCE))
         finally:
             program.kill()
         lines = output.decode("utf-8", "replace").split("\n")[:-1]
         if len(lines) != len(words):
-            name, said = Path(self._program).name, errors.decode("utf-8", "replace").strip()
+            name = Path(self._program).name
             raise ModelError(
-                f"{name} wrote {len(lines)} lines of phonemes for {len(words)} lines: {said}"
+                f"{name} wrote {len(lines)} lines of phonemes for {len(words)} lines: "
+                f"{program.said}"
             )
         return lines
 

@@ -8,7 +8,7 @@ import selectors
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, NamedTuple
@@ -20,6 +20,8 @@ from partway.container.models.voice.interfaces import Samples
 
 #: Bytes of one read: the most that a pipe of Linux holds.
 _READ: Final = 65_536
+#: Bytes of error output that are kept for a refusal.
+_KEPT: Final = 200
 #: Seconds for a killed program to disappear.
 _REAP: Final = 1.0
 
@@ -106,6 +108,7 @@ class PipedProgram:
         for pipe in (self._output, self._errors):
             os.set_blocking(pipe.fileno(), False)
             self._open.register(pipe, selectors.EVENT_READ)
+        self._last_errors = b""
 
     @property
     def running(self) -> bool:
@@ -140,6 +143,25 @@ class PipedProgram:
             if errors or output:
                 return Received(output, errors)
         return Received(b"", b"")
+
+    def outputs(self, silence: float) -> Iterator[bytes]:
+        """Yield all output as it comes, until its end; :attr:`said` has the errors.
+
+        Args:
+            silence: the longest wait for a piece, in seconds.
+
+        Raises:
+            ModelError: as :meth:`receive`.
+        """
+        while not (received := self.receive(time.monotonic() + silence)).ended:
+            self._last_errors = (self._last_errors + received.errors)[-_KEPT:]
+            if received.output:
+                yield received.output
+
+    @property
+    def said(self) -> str:
+        """The end of the error output that :meth:`outputs` has met."""
+        return self._last_errors.decode("utf-8", "replace").strip()
 
     def _take(self, pipe: IO[bytes]) -> bytes:
         """Return the bytes that are there; a pipe that has ended is not waited for again."""

@@ -70,6 +70,16 @@ def test_much_output_beside_many_errors():
     assert run(code) == (b"a" * 500_000, b"b" * 500_000)
 
 
+def test_all_output_with_the_end_of_the_errors():
+    code = "import os; os.write(1, b'a' * 9); os.write(2, b'b' * 500 + 'é\\n'.encode()); print('c')"
+    program = PipedProgram([sys.executable, "-c", code])
+    try:
+        assert b"".join(program.outputs(30.0)) == b"aaaaaaaaac\n"
+        assert program.said == "b" * 197 + "é"
+    finally:
+        program.kill()
+
+
 def test_output_that_precedes_an_error_comes_first():
     """As Piper's audio precedes its mark."""
     code = "import os\nfor _ in range(50): os.write(1, b'a' * 60000); os.write(2, b'!')"
