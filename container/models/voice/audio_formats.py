@@ -80,12 +80,7 @@ class AudioReader:
         return self._resampler.end()
 
     def _decoded(self, data: bytes) -> Samples:
-        samples = decode(data, self._format.encoding)
-        channels = self._format.channels
-        if channels == 1:
-            return samples
-        mono: Samples = samples.reshape(-1, channels).mean(axis=1).astype(np.int16)
-        return mono
+        return mono(decode(data, self._format.encoding), self._format.channels)
 
 
 class AudioWriter:
@@ -111,6 +106,14 @@ class AudioWriter:
         if self._format.channels > 1:
             audio = np.repeat(audio, self._format.channels)
         return encode(audio, self._format.encoding)
+
+
+def mono(samples: Samples, channels: int) -> Samples:
+    """Return the mean of interleaved channels."""
+    if channels == 1:
+        return samples
+    mean: Samples = samples.reshape(-1, channels).mean(axis=1).astype(np.int16)
+    return mean
 
 
 def decode(data: bytes, encoding: Encoding) -> Samples:

@@ -16,6 +16,7 @@ from partway.container.models.voice.audio_formats import (
     LEAST_RATE,
     MOST_CHANNELS,
     decode,
+    mono,
 )
 from partway.container.models.voice.interfaces import HEARING_RATE, Samples
 from partway.container.models.voice.resampling import Resampler
@@ -99,9 +100,7 @@ def _audio(chunk: memoryview, form: _Form, most_seconds: float) -> Samples:
     seconds = len(whole) / form.frame / form.rate
     if seconds > most_seconds:
         raise WavFault(f"the audio has {seconds:.0f} s; it must have at most {most_seconds:.0f}")
-    samples = _samples(whole, form)
-    if form.channels > 1:
-        samples = samples.reshape(-1, form.channels).mean(axis=1).astype(np.int16)
+    samples = mono(_samples(whole, form), form.channels)
     resampler = Resampler(form.rate, HEARING_RATE)
     return np.concatenate([resampler.feed(samples), resampler.end()])
 
