@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from partway.container.models.voice.engines.stub_turns import BLOCK, loud_blocks
 from partway.container.models.voice.interfaces import (
     HEARING_RATE,
     HeardWord,
@@ -16,10 +17,6 @@ from partway.container.models.voice.interfaces import (
 #: Seconds of sound for each word.
 WORD: Final = 0.4
 _WORDS: Final = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-#: Samples that are looked at together, 20 ms.
-_BLOCK: Final = HEARING_RATE // 50
-#: Samples that are not above it are silence.
-_SILENCE: Final = 200
 
 
 class StubHearing:
@@ -29,12 +26,10 @@ class StubHearing:
         """Load nothing."""
 
     def hear(self, audio: Samples, options: HearingOptions) -> Transcript:
-        blocks = len(audio) // _BLOCK
-        peaks = audio[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1, initial=0)
-        loud = (peaks > _SILENCE).nonzero()[0]
+        loud = loud_blocks(audio).nonzero()[0]
         if not len(loud):
             return Transcript("")
-        first, last = (at * _BLOCK / HEARING_RATE for at in (int(loud[0]), int(loud[-1]) + 1))
+        first, last = (at * BLOCK / HEARING_RATE for at in (int(loud[0]), int(loud[-1]) + 1))
         count = max(1, round((last - first) / WORD))
         length = (last - first) / count
         words = tuple(

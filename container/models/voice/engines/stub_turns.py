@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partway.container.models.voice.interfaces import (
     HEARING_RATE,
@@ -15,8 +16,8 @@ from partway.container.models.voice.interfaces import (
 )
 
 #: Samples that are judged together, 20 ms.
-_BLOCK: Final = HEARING_RATE // 50
-#: A block is speech if one of its samples is above it.
+BLOCK: Final = HEARING_RATE // 50
+#: A block is loud if one of its samples is above it.
 _SILENCE: Final = 200
 
 
@@ -44,16 +45,15 @@ class LoudnessDetector:
 
     def feed(self, audio: Samples) -> list[SpeechEdge]:
         pending = np.concatenate([self._pending, audio])
-        count = len(pending) // _BLOCK
-        self._pending = pending[count * _BLOCK :].copy()
-        peaks = pending[: count * _BLOCK].reshape(count, _BLOCK).max(axis=1, initial=0)
+        blocks = loud_blocks(pending)
+        self._pending = pending[len(blocks) * BLOCK :].copy()
         edges = []
-        for loud in (peaks > _SILENCE).tolist():
+        for loud in blocks.tolist():
             if loud is not self._speaking:
                 self._speaking = loud
-                edges.append(SpeechEdge(loud, self._blocks * _BLOCK / HEARING_RATE))
+                edges.append(SpeechEdge(loud, self._blocks * BLOCK / HEARING_RATE))
             self._blocks += 1
-        self.judged = self._blocks * _BLOCK / HEARING_RATE
+        self.judged = self._blocks * BLOCK / HEARING_RATE
         return edges
 
     def end(self) -> list[SpeechEdge]:
@@ -61,3 +61,11 @@ class LoudnessDetector:
             return []
         self._speaking = False
         return [SpeechEdge(begins=False, at=self.judged)]
+
+
+def loud_blocks(audio: Samples) -> NDArray[np.bool_]:
+    """Return whether each whole block of some audio is loud."""
+    count = len(audio) // BLOCK
+    peaks = audio[: count * BLOCK].reshape(count, BLOCK).max(axis=1, initial=0)
+    loud: NDArray[np.bool_] = peaks > _SILENCE
+    return loud
