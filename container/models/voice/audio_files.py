@@ -67,13 +67,12 @@ def read_audio(data: bytes) -> Samples:
     """
     if not data:
         raise ModelError("file is empty; it must be an audio file", status=400)
-    program = shutil.which("ffmpeg")
     if is_wav(data):
         try:
             return read_wav(data, MAX_FILE_SECONDS)
         except WavFault as fault:
             raise ModelError(f"file: {fault}", status=400) from None
-    if program is None:
+    if (program := shutil.which("ffmpeg")) is None:
         raise ModelError(
             "file is no WAV file, and reading other kinds needs ffmpeg, which is not installed "
             "here; it must be a WAV file",
