@@ -32,6 +32,7 @@ from partway.container.models.voice.speech_turns import (
 )
 from partway.container.models.voice.turn_detection import TurnDetection
 from partway.container.models.voice.utterances import (
+    CUT_WITHIN,
     AudioWindow,
     Ending,
     Final,
@@ -56,8 +57,6 @@ _KEPT = 1.5
 _UNSURE = 1.0
 #: Samples above it (-41 dB of full scale) may be such a word.
 _AUDIBLE = 300.0
-#: Seconds before the limit in which a long utterance is cut, at its quietest place.
-_CUT_WITHIN = 5.0
 #: Seconds of an utterance until its first interim text, and between two of them.
 _FIRST_INTERIM = 0.6
 _INTERIM_EVERY = 1.0
@@ -303,7 +302,7 @@ class SpeechListener:
 
     def _cut(self, begin: float) -> None:
         latest = begin + MAX_UTTERANCE
-        earliest = latest - _CUT_WITHIN
+        earliest = latest - CUT_WITHIN
         cut = earliest + quietest(self._window.between(earliest, latest))
         self._finish(cut, "cut")
         self._begin = cut

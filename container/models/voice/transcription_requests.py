@@ -33,7 +33,7 @@ from partway.container.models.voice.transcript_formats import (
     verbose,
     vtt,
 )
-from partway.container.models.voice.utterances import quietest
+from partway.container.models.voice.utterances import CUT_WITHIN, quietest
 from partway.container.serving.body import HeldBodies
 from partway.log_lines import LogLine
 from partway.protocol.openai.errors import error_body
@@ -51,8 +51,6 @@ _KNOWN: Final = frozenset(
         *("timestamp_granularities[]", "timestamp_granularities"),
     }
 )
-#: Seconds before the limit of an utterance in which a long file is cut, at its quietest place.
-_CUT_WITHIN: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ def _end_of_utterance(audio: Samples, begin: int) -> int:
     end = begin + int(MAX_UTTERANCE * HEARING_RATE)
     if end >= len(audio):
         return len(audio)
-    earliest = end - int(_CUT_WITHIN * HEARING_RATE)
+    earliest = end - int(CUT_WITHIN * HEARING_RATE)
     return earliest + int(quietest(audio[earliest:end]) * HEARING_RATE)
 
 

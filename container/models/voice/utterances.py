@@ -12,6 +12,9 @@ from partway.container.models.voice.speech_turns import LongSilence, SpeechStart
 
 _SAMPLE_BYTES = 2
 
+#: Seconds before the limit of an utterance in which longer audio is cut, at its quietest place.
+CUT_WITHIN = 5.0
+
 #: Why an utterance is over: by silence, by its client's commit, by the end of the audio, or because
 #: it is too long.
 Ending: TypeAlias = Literal["endpoint", "commit", "end", "cut"]
