@@ -56,13 +56,13 @@ def read_speech_query(query: MultiMapping[str], *, container: str = "none") -> S
     found = dict(query.items())
     encoding = found.get("encoding", "linear16")
     if encoding not in ENCODINGS:
-        raise _refused("encoding", encoding, f"one of {', '.join(ENCODINGS)}")
+        raise refused("encoding", encoding, f"one of {', '.join(ENCODINGS)}")
     rate = found.get("sample_rate", str(_USUAL_RATE[encoding]))
     if not _RATE.fullmatch(rate):
-        raise _refused("sample_rate", rate, "a whole number")
+        raise refused("sample_rate", rate, "a whole number")
     container = found.get("container", container)
     if container not in _CONTAINERS:
-        raise _refused("container", container, f"one of {', '.join(_CONTAINERS)}")
+        raise refused("container", container, f"one of {', '.join(_CONTAINERS)}")
     try:
         audio = AudioFormat(cast("Encoding", encoding), int(float(rate)))
     except ValueError as error:
@@ -88,9 +88,10 @@ def speed_of(value: object) -> float:
     except (ValueError, OverflowError):
         speed = math.nan
     if isinstance(value, bool) or not SLOWEST <= speed <= FASTEST:
-        raise _refused("speed", value, f"a number from {SLOWEST:g} to {FASTEST:g}")
+        raise refused("speed", value, f"a number from {SLOWEST:g} to {FASTEST:g}")
     return speed
 
 
-def _refused(name: str, value: object, expected: str) -> ModelError:
+def refused(name: str, value: object, expected: str) -> ModelError:
+    """Return the refusal of a client's wish, with the status 400."""
     return ModelError(f"{name} is {ascii(value)[:40]}; it must be {expected}", status=400)

@@ -25,7 +25,7 @@ from partway.container.models.voice.limits import (
 )
 from partway.container.models.voice.speaking import Speaking
 from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, encoder
-from partway.container.models.voice.speech_formats import speed_of
+from partway.container.models.voice.speech_formats import refused, speed_of
 from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wav_header import wav_header
 from partway.log_lines import LogLine
@@ -192,14 +192,12 @@ def _string(members: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ModelError(f"{name} is {ascii(value)[:40]}; it must be a string", status=400)
+        raise refused(name, value, "a string")
     return value
 
 
 def _one_of(members: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
     value = _string(members, name)
     if value and value not in known:
-        raise ModelError(
-            f"{name} is {ascii(value)[:40]}; it must be one of {', '.join(known)}", status=400
-        )
+        raise refused(name, value, f"one of {', '.join(known)}")
     return value
