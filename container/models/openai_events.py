@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 #: The media types of a whole answer and of one in events.
 JSON: Final = "application/json"
@@ -20,3 +20,8 @@ def json_of(value: object) -> bytes:
 def server_sent_event(data: bytes) -> bytes:
     """Return an event of one line: JSON text has no line ends."""
     return b"data: %b\n\n" % data
+
+
+def typed_event(kind: str, **members: Any) -> bytes:
+    """Return an event whose data is an object with a ``type``."""
+    return server_sent_event(json_of({"type": kind, **members}))

@@ -14,7 +14,12 @@ from typing import Any, Final
 from partway.container.errors import ModelError
 from partway.container.model import Reply, Request
 from partway.container.models.chat.json_objects import object_of
-from partway.container.models.openai_events import EVENT_STREAM, JSON, json_of, server_sent_event
+from partway.container.models.openai_events import (
+    EVENT_STREAM,
+    JSON,
+    server_sent_event,
+    typed_event,
+)
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import SpeakingOptions
@@ -168,11 +173,11 @@ class SpeechEvents(AsyncIterator[bytes]):
             data = await anext(self._audio)
         except StopAsyncIteration:
             self._has_ended = True
-            return _event("speech.audio.done", usage=_USAGE)
+            return typed_event("speech.audio.done", usage=_USAGE)
         except ModelError as error:  # the head has been sent
             self._has_ended = True
             return server_sent_event(error_body(error.reason, error.status))
-        return _event("speech.audio.delta", audio=base64.b64encode(data).decode())
+        return typed_event("speech.audio.delta", audio=base64.b64encode(data).decode())
 
     async def aclose(self) -> None:
         await self._audio.aclose()
@@ -180,10 +185,6 @@ class SpeechEvents(AsyncIterator[bytes]):
 
 #: No engine here counts tokens; OpenAI's clients need the members.
 _USAGE: Final = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-
-
-def _event(kind: str, **members: Any) -> bytes:
-    return server_sent_event(json_of({"type": kind, **members}))
 
 
 def _string(members: Mapping[str, Any], name: str) -> str:

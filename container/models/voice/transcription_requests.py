@@ -9,11 +9,17 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from partway.container.errors import ModelError
 from partway.container.model import Reply, Request
-from partway.container.models.openai_events import EVENT_STREAM, JSON, json_of, server_sent_event
+from partway.container.models.openai_events import (
+    EVENT_STREAM,
+    JSON,
+    json_of,
+    server_sent_event,
+    typed_event,
+)
 from partway.container.models.voice.audio_files import AudioFiles
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
@@ -231,12 +237,12 @@ class TranscriptEvents(AsyncIterator[bytes]):
                 if part.text:
                     delta = f" {part.text}" if self._text else part.text
                     self._text += delta
-                    return _event("transcript.text.delta", delta=delta)
+                    return typed_event("transcript.text.delta", delta=delta)
         except ModelError as error:  # the head has been sent
             self._has_ended = True
             return server_sent_event(error_body(error.reason, error.status))
         self._has_ended = True
-        return _event("transcript.text.done", text=self._text, usage=usage(self._duration))
+        return typed_event("transcript.text.done", text=self._text, usage=usage(self._duration))
 
     async def _next(self) -> Transcript | None:
         first, self._first = self._first, None
@@ -244,10 +250,6 @@ class TranscriptEvents(AsyncIterator[bytes]):
 
     async def aclose(self) -> None:
         await self._held.aclose()
-
-
-def _event(kind: str, **members: Any) -> bytes:
-    return server_sent_event(json_of({"type": kind, **members}))
 
 
 def _seconds(audio: Samples) -> float:
