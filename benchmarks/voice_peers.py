@@ -65,8 +65,8 @@ def chat_upstream(upstream: Peer) -> Iterator[None]:
 def language_model(python: str, folder: str) -> Iterator[Peer]:
     """Start the model ``text`` by an interpreter that has torch."""
     command = _served(python, "--model", "text", "--model-dir", folder)
-    with peers.started(command) as process:
-        yield peers.until_it_listens(process, lambda: peers.address_in(process), _SLOW_START)
+    with peers.listening(command, seconds=_SLOW_START) as peer:
+        yield peer
 
 
 @contextmanager
@@ -85,5 +85,6 @@ def pipecat(
         yield None
         return
     command = [python, "-m", "benchmarks.voice_pipecat", str(whisper), str(piper)]
-    with peers.started([*command, f"http://{upstream.address}/v1"]) as process:
-        yield peers.until_it_listens(process, lambda: peers.address_in(process), _SLOW_START)
+    command.append(f"http://{upstream.address}/v1")
+    with peers.listening(command, seconds=_SLOW_START) as peer:
+        yield peer
