@@ -25,7 +25,8 @@ def _served(python: str, *options: str) -> list[str]:
     return [*command, "--host", "127.0.0.1", "--port", "0"]
 
 
-def _on_core(core: int | None, command: list[str]) -> list[str]:
+def on_core(core: int | None, command: list[str]) -> list[str]:
+    """Return a command that may use one core only; None for all."""
     return command if core is None else ["taskset", "--cpu-list", str(core), *command]
 
 
@@ -39,7 +40,7 @@ def voice(core: int | None = None, /, **settings: str) -> Iterator[Peer]:
     """
     given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     command = _served(sys.executable, "--model", "voice", *given)
-    with peers.listening(_on_core(core, command)) as peer:
+    with peers.listening(on_core(core, command)) as peer:
         yield peer
 
 
