@@ -18,8 +18,6 @@ from tests.container.models.voice.spoken import Spoken
 
 #: Seconds after which a load is ended: longer than any sensible one.
 _TIMEOUT: Final = 1_800.0
-#: A load whose own frames are later than this is what is measured.
-MOST_LATE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
