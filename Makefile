@@ -34,6 +34,12 @@ PIPECAT_VOICE_PACKAGES := python3.12 -m venv pipecat && pipecat/bin/pip install 
 VOICE_HEARS ?= stub
 VOICE_SPEAKS ?= stub
 
+# Checks of recipes.
+NEEDS_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+NEEDS_UNSHARE = command -v unshare >/dev/null || \
+	{ echo "$(1) needs Linux, and unshare, for hosts of its own: apt-get install util-linux" >&2; exit 1; }
+
 # The tests start hundreds of processes. Where this is set, as in many images of Python, each of them
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -292,8 +298,7 @@ interop-pipecat: pipecat-python $(VENV)/installed-test  ## test with pipecat at 
 	PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/pipecat_check.py
 
 pipecat-python:
-	@command -v unshare >/dev/null || { \
-		echo "make interop-pipecat needs Linux, and unshare, for hosts of its own: apt-get install util-linux" >&2; exit 1; }
+	@$(call NEEDS_UNSHARE,make interop-pipecat)
 	@[ -x "$(PIPECAT_PYTHON)" ] || { \
 		echo "make interop-pipecat needs an interpreter with pipecat, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv pipecat && pipecat/bin/pip install 'pipecat-ai[sagemaker,deepgram]==1.14.*'" >&2; \
@@ -304,8 +309,7 @@ interop-voice: voice-python $(VENV)/installed-test  ## test voice clients: Deepg
 		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/voice_clients_check.py tests/interop/realtime_events_check.py
 
 voice-python:
-	@command -v unshare >/dev/null || { \
-		echo "make interop-voice needs Linux, and unshare, for hosts of its own: apt-get install util-linux" >&2; exit 1; }
+	@$(call NEEDS_UNSHARE,make interop-voice)
 	@[ -x "$(VOICE_PYTHON)" ] && [ -x "$(PIPECAT_PYTHON)" ] || { \
 		echo "make interop-voice needs an interpreter with each group of clients, Python 3.12 or newer, a gigabyte:" >&2; \
 		echo "  $(VOICE_PACKAGES)" >&2; \
@@ -318,8 +322,7 @@ voice: unshare-voice $(if $(VOICE_PYTHON),,build/clients/voice/installed) $(if $
 		$(BIN)/python -m tests.interop.voice_clients.demo build/voice --hears '$(VOICE_HEARS)' --speaks '$(VOICE_SPEAKS)'
 
 unshare-voice:
-	@command -v unshare >/dev/null || { \
-		echo "make voice needs Linux, and unshare, for a host name of its own: apt-get install util-linux" >&2; exit 1; }
+	@$(call NEEDS_UNSHARE,make voice)
 
 silent-host: silent-host-tools $(VENV)/installed-test  ## test a host that falls silent under a hundred streams; needs root
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/silent_host_check.py
@@ -357,13 +360,11 @@ clean:  ## remove environments, builds and caches
 	rm -rf .venv .venv-newest .venv-text .venv-voice .pythons build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/pip:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 
 .venv-text/installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(NEEDS_PYTHON)
 	$(PYTHON) -m venv .venv-text
 	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
 	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,text,bench]'
@@ -372,8 +373,7 @@ $(VENV)/bin/pip:
 # smart-turn's network is a file of pipecat's wheel, which needs a newer Python than its network
 # does. The human's recordings are in pocketsphinx's source archive.
 .venv-voice/installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(NEEDS_PYTHON)
 	$(PYTHON) -m venv .venv-voice
 	$(VOICE_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,voice,bench]' $(VOICE_ENGINES)
 	$(VOICE_BIN)/pip download --quiet --no-deps --dest .venv-voice/archives --python-version 3.12 --only-binary :all: pipecat-ai==1.14.0

@@ -145,16 +145,17 @@ def until_it_listens(
 
 
 @contextmanager
-def listening(command: Sequence[str], scheme: str = "http") -> Iterator[Peer]:
+def listening(
+    command: Sequence[str], scheme: str = "http", seconds: float = _START_TIMEOUT
+) -> Iterator[Peer]:
     """Start a process that prints its address."""
     with started(command) as process:
-        yield until_it_listens(process, lambda: address_in(process, scheme))
 
+        def said() -> str | None:
+            found = re.search(_LISTENING.format(scheme=scheme), process.said())
+            return found[1] if found else None
 
-def address_in(process: Process, scheme: str = "http") -> str | None:
-    """Return the address that a process has printed."""
-    found = re.search(_LISTENING.format(scheme=scheme), process.said())
-    return found[1] if found else None
+        yield until_it_listens(process, said, seconds)
 
 
 def python_build() -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from benchmarks.load import RAW
 from benchmarks.peers import Peer, StartError
@@ -59,16 +60,27 @@ def load(row: Row, *options: str) -> dict[str, float]:
     command = [sys.executable, "-m", *row.load, *options]
     if row.measured:
         command += ["--measure", str(row.peer.pid)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_LOAD_TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise RunError(f"{row.name}: the load did not end within {_LOAD_TIMEOUT} s") from None
-    if done.returncode:
-        raise RunError(f"{row.name}: {done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, float] = printed(row.name, command, _LOAD_TIMEOUT)
     return found
+
+
+def printed(name: str, command: Sequence[str], timeout: float) -> Any:
+    """Run a load to its end; return the JSON that it prints.
+
+    Args:
+        name: begins the errors.
+        timeout: seconds.
+
+    Raises:
+        RunError: the load failed, or did not end in time.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise RunError(f"{name}: the load did not end within {timeout:g} s") from None
+    if done.returncode:
+        raise RunError(f"{name}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
 
 
 def measure_memory(rows: Sequence[Row], streams: int) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks import peers
 from benchmarks.peers import Peer, StartError
-from benchmarks.rounds import RunError
+from benchmarks.rounds import printed
 from benchmarks.text_models import Made
 from benchmarks.text_replies import Reply
 from partway.container.models.text.settings import TextSettings
@@ -90,14 +88,7 @@ def client(peer: Peer, path: str) -> Load:
         command = [sys.executable, "-m", "benchmarks.text_client", f"ws://{peer.address}{path}"]
         command += ["--streams", str(streams), "--tokens", str(tokens)]
         command += ["--seconds", str(REPLY_TIMEOUT)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=2 * REPLY_TIMEOUT, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise RunError("the load did not end in time") from None
-        if done.returncode:
-            raise RunError(done.stderr[-2000:])
-        return [Reply.from_json(each) for each in json.loads(done.stdout)]
+        found = printed(path, command, 2 * REPLY_TIMEOUT)
+        return [Reply.from_json(each) for each in found]
 
     return ask

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.text_replies import spread
 from benchmarks.voice_task import INSTRUCTIONS, MOST_TOKENS
 from benchmarks.voice_users import Microphones, Sentence, TooSlow, Turn, User, opened, sentences
 from benchmarks.voice_wires import Bare, Realtime, Wire
@@ -74,7 +73,6 @@ async def load(args: argparse.Namespace) -> dict[str, object]:
     )
     for user in users:
         await user.close()
-    median, p99 = spread(microphones.lateness)
     return {
         "wanted": args.users * args.turns,
         "turns": [
@@ -89,7 +87,7 @@ async def load(args: argparse.Namespace) -> dict[str, object]:
             }
             for turn in turns
         ],
-        "lateness": {"median": median, "p99": p99, "most": max(microphones.lateness)},
+        "lateness": microphones.spread(),
     }
 
 

@@ -55,10 +55,11 @@ class Left:
             )
 
     def exceeds(self, before: Left) -> bool:
-        return (self.descriptors, self.threads, self.children) > (
-            before.descriptors,
-            before.threads,
-            before.children,
+        """Whether there is more of anything but memory."""
+        return (
+            self.descriptors > before.descriptors
+            or self.threads > before.threads
+            or self.children > before.children
         )
 
 

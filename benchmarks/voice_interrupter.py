@@ -20,7 +20,6 @@ from typing import Any
 
 import uvloop
 
-from benchmarks.text_replies import spread
 from benchmarks.voice_users import Answer, Microphones, Sentence, User, opened, sentences
 from benchmarks.voice_wires import Realtime, Samples, event
 
@@ -182,12 +181,7 @@ class Interrupters:
 async def load(args: argparse.Namespace) -> dict[str, object]:
     all_users = Interrupters(args, itertools.count(args.first))
     await all_users.microphones.run_with(all_users.cut_all())
-    median, p99 = spread(all_users.microphones.lateness)
-    most = max(all_users.microphones.lateness)
-    return {
-        **asdict(all_users.cuts),
-        "lateness": {"median": median, "p99": p99, "most": most},
-    }
+    return {**asdict(all_users.cuts), "lateness": all_users.microphones.spread()}
 
 
 def main() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import wave
 from collections.abc import Iterable, Sequence
@@ -13,14 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.rounds import RunError
+from benchmarks.rounds import RunError, printed
+from benchmarks.voice_peers import on_core
 from partway.container.models.voice.interfaces import HEARING_RATE
 from tests.container.models.voice.spoken import Spoken
 
 #: Seconds after which a load is ended: longer than any sensible one.
 _TIMEOUT: Final = 1_800.0
-#: A load whose own frames are later than this is what is measured.
-MOST_LATE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +79,8 @@ def run(module: str, *arguments: str, core: int | None = None) -> dict[str, Any]
     Raises:
         RunError: the load failed, or did not end in time.
     """
-    command = [sys.executable, "-m", module, *arguments]
-    if core is not None:
-        command = ["taskset", "--cpu-list", str(core), *command]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise RunError(f"{module} {arguments[0]}: it did not end in {_TIMEOUT:g} s") from None
-    if done.returncode:
-        raise RunError(f"{module} {arguments[0]}: {done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    command = on_core(core, [sys.executable, "-m", module, *arguments])
+    found: dict[str, Any] = printed(f"{module} {arguments[0]}", command, _TIMEOUT)
     return found
 
 

@@ -25,7 +25,8 @@ def _served(python: str, *options: str) -> list[str]:
     return [*command, "--host", "127.0.0.1", "--port", "0"]
 
 
-def _on_core(core: int | None, command: list[str]) -> list[str]:
+def on_core(core: int | None, command: list[str]) -> list[str]:
+    """Return a command that may use one core only; None for all."""
     return command if core is None else ["taskset", "--cpu-list", str(core), *command]
 
 
@@ -39,7 +40,7 @@ def voice(core: int | None = None, /, **settings: str) -> Iterator[Peer]:
     """
     given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     command = _served(sys.executable, "--model", "voice", *given)
-    with peers.listening(_on_core(core, command)) as peer:
+    with peers.listening(on_core(core, command)) as peer:
         yield peer
 
 
@@ -65,8 +66,8 @@ def chat_upstream(upstream: Peer) -> Iterator[None]:
 def language_model(python: str, folder: str) -> Iterator[Peer]:
     """Start the model ``text`` by an interpreter that has torch."""
     command = _served(python, "--model", "text", "--model-dir", folder)
-    with peers.started(command) as process:
-        yield peers.until_it_listens(process, lambda: peers.address_in(process), _SLOW_START)
+    with peers.listening(command, seconds=_SLOW_START) as peer:
+        yield peer
 
 
 @contextmanager
@@ -85,5 +86,6 @@ def pipecat(
         yield None
         return
     command = [python, "-m", "benchmarks.voice_pipecat", str(whisper), str(piper)]
-    with peers.started([*command, f"http://{upstream.address}/v1"]) as process:
-        yield peers.until_it_listens(process, lambda: peers.address_in(process), _SLOW_START)
+    command.append(f"http://{upstream.address}/v1")
+    with peers.listening(command, seconds=_SLOW_START) as peer:
+        yield peer

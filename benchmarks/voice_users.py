@@ -17,6 +17,7 @@ import soxr
 from picows import WSCloseCode, WSError, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from benchmarks.load import RAW, LoadError
+from benchmarks.text_replies import spread
 from benchmarks.voice_wires import FRAME, Samples, Wire
 from partway.container.models.voice.limits import PLAYBACK_AHEAD
 
@@ -319,6 +320,11 @@ class Microphones:
         self._numbers += 1
         due = time.monotonic() + FRAME * (1 + phase)
         heapq.heappush(self._due, (due, self._numbers, user))
+
+    def spread(self) -> dict[str, float]:
+        """Return the median, the 99th percentile and the most of ``lateness``."""
+        median, p99 = spread(self.lateness)
+        return {"median": median, "p99": p99, "most": max(self.lateness)}
 
     async def run_with(self, *work: Coroutine[Any, Any, None]) -> None:
         """Send frames while there is work; the first failure ends all of it.

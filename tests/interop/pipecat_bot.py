@@ -38,9 +38,14 @@ def with_hosts(hosts: Path) -> list[str]:
 
     A mount namespace holds the change: no other process sees it, and it ends with the last of them.
     """
-    mine = [] if os.geteuid() == 0 else ["--map-root-user"]
     mount = 'mount --bind "$0" /etc/hosts && exec "$@"'
-    return ["unshare", *mine, "--mount", "sh", "-c", mount, str(hosts)]
+    return [*own_mounts(), "sh", "-c", mount, str(hosts)]
+
+
+def own_mounts() -> list[str]:
+    """Words of a command that runs the rest of its words in a mount namespace of its own."""
+    mine = [] if os.geteuid() == 0 else ["--map-root-user"]
+    return ["unshare", *mine, "--mount"]
 
 
 def hosts_file(directory: Path, address: str) -> Path:

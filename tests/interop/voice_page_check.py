@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import wave
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.interop.browser_check import running_chromium
 from tests.interop.dev_page_check import Tab, developing, opened
+from tests.interop.voice_clients.sound import sound, write_wav
 
 RATE = 48_000
 
@@ -31,15 +30,7 @@ def talking(seconds: list[float], file: Path) -> list[str]:
         seconds: of silence, a tone, silence, a tone and so on.
         file: where it is written.
     """
-    pieces = []
-    for number, length in enumerate(seconds):
-        time = np.arange(round(length * RATE)) / RATE
-        pieces.append(np.sin(2 * np.pi * 220 * time) * 12_000 * (number % 2))
-    with wave.open(str(file), "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(RATE)
-        sound.writeframes(np.concatenate(pieces).astype("<i2").tobytes())
+    write_wav(file, RATE, sound(RATE, 0, *seconds))
     return [
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",

@@ -29,8 +29,8 @@ import soxr
 
 from tests.interop.aws_sdk import REGION, Hung, Sdk, SdkError, ServedGateway
 from tests.interop.chat_clients.servers import in_service, output_of
-from tests.interop.pipecat_bot import ADDRESS, hosts_file, with_hosts
-from tests.interop.voice_clients.sound import sound
+from tests.interop.pipecat_bot import ADDRESS, hosts_file, own_mounts, with_hosts
+from tests.interop.voice_clients.sound import sound, write_wav
 from tests.interop.voice_clients.voice_gateway import (
     BASE,
     FLAGS,
@@ -90,12 +90,9 @@ def say(file: Path) -> str:
     else:
         subprocess.run([program, "-w", str(file), SENTENCE], check=True, timeout=PATIENCE)
         samples, voice = _read(file), "espeak-ng"
-    with wave.open(str(file), "wb") as written:
-        written.setnchannels(1)
-        written.setsampwidth(2)
-        written.setframerate(RATE)
-        silence = np.zeros(RATE, np.int16)
-        written.writeframes(np.concatenate([silence[: RATE // 5], samples, silence]).tobytes())
+    silence = np.zeros(RATE, np.int16)
+    said = np.concatenate([silence[: RATE // 5], samples, silence])
+    write_wav(file, RATE, said.tobytes())
     return voice
 
 
@@ -263,11 +260,8 @@ def check() -> None:
             raise DemoError(
                 f"{client.python} must name an interpreter that has the client of {client.name}"
             )
-    mine = [] if os.geteuid() == 0 else ["--map-root-user"]
     try:
-        subprocess.run(
-            ["unshare", *mine, "--mount", "true"], check=True, capture_output=True, timeout=PATIENCE
-        )
+        subprocess.run([*own_mounts(), "true"], check=True, capture_output=True, timeout=PATIENCE)
     except (OSError, subprocess.SubprocessError) as error:
         raise DemoError(
             "some clients connect to SageMaker's host name alone, so they need a file of hosts of "

@@ -54,9 +54,14 @@ def spoken(directory: Path) -> Spoken:
     found = Spoken(*(directory / name for name in ("16.pcm", "24.pcm", "24.wav")))
     found.pcm16.write_bytes(audio(16_000))
     found.pcm24.write_bytes(audio(24_000))
-    with wave.open(str(found.wav24), "wb") as file:
+    write_wav(found.wav24, 24_000, audio(24_000))
+    return found
+
+
+def write_wav(path: Path, rate: int, samples: bytes) -> None:
+    """Write a WAV file, mono with 16 bits."""
+    with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
-        file.setframerate(24_000)
-        file.writeframes(audio(24_000))
-    return found
+        file.setframerate(rate)
+        file.writeframes(samples)
