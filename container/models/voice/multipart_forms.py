@@ -18,6 +18,7 @@ from partway.container.models.voice.limits import (
     MAX_FORM_FIELDS,
     MAX_FORM_PART_HEAD,
 )
+from partway.protocol.http.content_types import media_type_of
 
 _FORM: Final = "multipart/form-data"
 #: Characters of a boundary: RFC 2046, section 5.1.1.
@@ -92,7 +93,7 @@ def read_form(content_type: str, body: bytes) -> Form:
 
 def _boundary(content_type: str) -> bytes:
     """Return the boundary that a content type names."""
-    if content_type.partition(";")[0].strip().lower() != _FORM:
+    if media_type_of(content_type) != _FORM:
         raise ModelError(
             f"the content type is {ascii(content_type)[:80]}; it must be {_FORM}", status=400
         )
