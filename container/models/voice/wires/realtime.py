@@ -63,6 +63,7 @@ class RealtimeStream:
 
     def __init__(self, stream: Stream, engines: Engines) -> None:
         self._stream = stream
+        self._send = stream.send
         self._engines = engines
         is_transcription = stream.query.get("intent") == _TRANSCRIPTION
         self._settings = first_settings(
@@ -103,7 +104,7 @@ class RealtimeStream:
                 self._engines, self._conversation, self._group, self._stream.id
             )
             self._turns = UserTurns(
-                self._engines, self._conversation, self._stream.send, self, self._group
+                self._engines, self._conversation, self._send, self, self._group
             )
             await self._turns.configure(self._settings)
             if received is None:
@@ -128,9 +129,6 @@ class RealtimeStream:
             if (response := self._response) is not None:
                 response.stop()
                 await self._over(response, "client_cancelled")
-
-    async def _send(self, text: str) -> None:
-        await self._stream.send(text)
 
     # --- The client's events ---------------------------------------------------------------------
 
