@@ -323,21 +323,18 @@ class RealtimeStream:
 
     async def speech_began(self, announce: Announce) -> None:
         """End the response in progress, unless more words are needed for that."""
-        detection, response = self._settings.turn_detection, self._response
-        is_interrupted = (
-            response is not None and detection is not None and detection.interrupt_response
-        )
-        if detection is None or response is None or not is_interrupted:
+        response, needed = self._response, self._settings.interrupting_words
+        if response is None or needed is None:
             await announce()
-        elif not detection.interrupt_min_words:
+        elif needed == 0:
             response.stop()
             await announce()
             await self._over(response, "turn_detected")
 
     async def words_heard(self, count: int, announce: Announce) -> None:
         """End the response in progress, once the user has said enough."""
-        response = self._response
-        if response is not None and self._interrupts(count):
+        response, needed = self._response, self._settings.interrupting_words
+        if response is not None and needed and count >= needed:
             response.stop()
             await announce()
             await self._over(response, "turn_detected")
@@ -345,26 +342,14 @@ class RealtimeStream:
     async def turn_heard(self, item: Item, *, wants_response: bool) -> None:
         """Answer a turn; one without words is not answered."""
         words = len(item.text.split())
-        response, detection = self._response, self._settings.turn_detection
-        is_aside = (
-            response is not None
-            and detection is not None
-            and detection.interrupt_response
-            and words < detection.interrupt_min_words
-        )
+        response, needed = self._response, self._settings.interrupting_words
+        is_aside = response is not None and needed is not None and words < needed
         if wants_response and self._settings.answers and not is_aside:
             self._is_owed = self._is_owed or words > 0 or item.failure is not None
-            if response is not None and self._interrupts(words):
+            if response is not None and needed:
                 response.stop()
                 await self._over(response, "turn_detected")
         self._answer_what_is_owed()
-
-    def _interrupts(self, words: int) -> bool:
-        """Whether so many words end a response that has gone on until now."""
-        detection = self._settings.turn_detection
-        if detection is None or not detection.interrupt_response:
-            return False
-        return 0 < detection.interrupt_min_words <= words
 
 
 def _note(names: frozenset[str]) -> None:
