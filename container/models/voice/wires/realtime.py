@@ -13,6 +13,7 @@ from typing import Final
 from multidict import MultiMapping
 
 from partway.container.errors import cause_of, log_failure, reason_of
+from partway.container.models.ignored_names import IgnoredNames
 from partway.container.models.voice.conversation import (
     ConversationItems,
     Item,
@@ -29,13 +30,11 @@ from partway.container.models.voice.wires.realtime_response import Response
 from partway.container.models.voice.wires.realtime_session import first_settings
 from partway.container.models.voice.wires.realtime_turns import Announce, UserTurns
 from partway.container.stream import Stream, StreamClosed
-from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.container.voice")
 
-#: Names of members without an effect that are logged, each once in a process.
-_MAX_NOTED: Final = 64
-_noted: set[str] = set()
+#: Each name is logged once in a process.
+_ignored: Final = IgnoredNames(log, "a member of a session has no effect")
 _TRANSCRIPTION: Final = "transcription"
 
 
@@ -171,7 +170,7 @@ class RealtimeStream:
     async def _update(self, update: messages.SessionUpdate) -> None:
         before = self._settings
         self._settings = found = before.updated(update.session)
-        _note(found.ignored)
+        _ignored.note(found.ignored)
         if found.listening != before.listening:
             await self._turns.configure(found)
         await self._send(events.event("session.updated", session=found.members()))
@@ -350,11 +349,3 @@ class RealtimeStream:
                 response.stop()
                 await self._over(response, "turn_detected")
         self._answer_what_is_owed()
-
-
-def _note(names: frozenset[str]) -> None:
-    """Log members of a session that have no effect, each once, up to a bounded number."""
-    for name in sorted(names - _noted):
-        if len(_noted) < _MAX_NOTED:
-            _noted.add(name)
-            log.info(LogLine("a member of a session has no effect", member=name))
