@@ -14,7 +14,12 @@ DONE: Final = b"[DONE]"
 
 
 def json_of(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return json_text(value).encode()
+
+
+def json_text(value: object) -> str:
+    """Return JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def server_sent_event(data: bytes) -> bytes:

@@ -113,7 +113,7 @@ def piece_of(data: bytes) -> str:
     """
     delta = first_choice(data).get("delta")
     content = delta.get("content") if isinstance(delta, dict) else None
-    return well_formed(content) if isinstance(content, str) else ""
+    return content if isinstance(content, str) else ""
 
 
 def first_choice(data: bytes) -> dict[str, Any]:
@@ -131,8 +131,3 @@ def first_choice(data: bytes) -> dict[str, Any]:
     choices: Any = chunk.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     return first if isinstance(first, dict) else {}
-
-
-def well_formed(text: str) -> str:
-    """Return text without halves of surrogate pairs, which JSON can have."""
-    return text.encode("utf-8", "replace").decode()

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from partway.container.errors import ModelError
-from partway.container.models.chat.conversation import first_choice, well_formed
+from partway.container.models.chat.conversation import first_choice
 from partway.container.models.generated_text import token_data, whole_answer
 from partway.container.models.openai_events import server_sent_event
 from partway.protocol.limits import MIB
@@ -123,7 +123,7 @@ class CompletionPieces(AsyncIterator[str]):
                 f"the upstream's answer has more than {MAX_ANSWER_BYTES} bytes", status=502
             )
         text = first_choice(data).get("text")
-        return well_formed(text) if isinstance(text, str) else ""
+        return text if isinstance(text, str) else ""
 
     async def aclose(self) -> None:
         """Cancel the upstream's work unless the answer is complete."""

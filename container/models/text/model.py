@@ -9,10 +9,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from partway.container.errors import ModelError
 from partway.container.model import Model, Reply, Request, request_route, route
+from partway.container.models.ignored_names import IgnoredNames
 from partway.container.models.openai_events import EVENT_STREAM, JSON, json_of
 from partway.container.models.text.chat_answers import ChatAnswer
 from partway.container.models.text.chat_completions import ChatAsk, chat_of, is_chat
@@ -50,16 +51,12 @@ from partway.container.models.text.token_scores import TokenNames
 from partway.container.models.text.tools import Tools
 from partway.container.stream import Stream
 from partway.container.workers import Threads
-from partway.log_lines import LogLine
 from partway.protocol.openai.errors import error_body
 
 if TYPE_CHECKING:
     from partway.container.models.text.engine import Engine
 
 log = logging.getLogger("partway.container.text")
-
-#: Names of members without an effect that are logged, each once.
-_MAX_NOTED: Final = 64
 
 #: Workers for tokenizing: two threads, so that a long prompt does not delay all others.
 TOKENIZING = Threads(count=2, queue=256, deadline=20.0)
@@ -81,7 +78,7 @@ class Text(Model):
         if settings is not None:
             self.settings = settings
         self._engine: Engine | None = None
-        self._noted: set[str] = set()
+        self._ignored = IgnoredNames(log, "a member of a request has no effect")
 
     @property
     def engine(self) -> Engine:
@@ -308,11 +305,7 @@ class Text(Model):
         return None if ask.sampling.top_logprobs is None else self._token_names
 
     def _note_ignored(self, names: frozenset[str]) -> None:
-        """Log members that have no effect, each name once, up to a bounded number of names."""
-        for name in sorted(names - self._noted):
-            if len(self._noted) < _MAX_NOTED:
-                self._noted.add(name)
-                log.info(LogLine("a member of a request has no effect", member=quoted(name)))
+        self._ignored.note(quoted(name) for name in names)
 
 
 class _Body(AsyncIterator[str | bytes]):

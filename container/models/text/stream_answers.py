@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Protocol
 
 from partway.container.errors import ModelError
+from partway.container.models.openai_events import json_text
 from partway.container.models.text.generation import Finish
 from partway.container.models.text.openai_answers import usage_members
 from partway.container.models.text.replies import Usage
@@ -67,4 +67,4 @@ class JsonAnswer:
         await self._stream.send(error_body(error.reason, error.status).decode())
 
     async def _send(self, event: dict[str, object]) -> None:
-        await self._stream.send(json.dumps(event, ensure_ascii=False, separators=(",", ":")))
+        await self._stream.send(json_text(event))

@@ -14,6 +14,7 @@ from typing import Any, Final
 from partway.container.errors import ModelError
 from partway.container.model import Reply, Request
 from partway.container.models.chat.json_objects import object_of
+from partway.container.models.ignored_names import log_ignored
 from partway.container.models.openai_events import (
     EVENT_STREAM,
     JSON,
@@ -33,7 +34,6 @@ from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, 
 from partway.container.models.voice.speech_formats import refused, speed_of
 from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wav_header import wav_header
-from partway.log_lines import LogLine
 from partway.protocol.openai.errors import error_body
 
 _log = logging.getLogger("partway.container.voice")
@@ -108,9 +108,7 @@ async def answer_speech(request: Request, engines: Engines) -> Reply:
         engines.need(PATH, "speaks")
         assert engines.speaking is not None
         asked = read_speech_request(await request.read())
-        if asked.ignored:
-            names = ", ".join(asked.ignored)[:200]
-            _log.info(LogLine("members of a request are ignored", path=PATH, names=names))
+        log_ignored(_log, "members of a request are ignored", PATH, asked.ignored)
         return await _answer(asked, engines.speaking)
     except ModelError as error:
         return Reply(error_body(error.reason, error.status), JSON, status=error.status)

@@ -13,6 +13,7 @@ from typing import Final
 
 from partway.container.errors import ModelError
 from partway.container.model import Reply, Request
+from partway.container.models.ignored_names import log_ignored
 from partway.container.models.openai_events import (
     EVENT_STREAM,
     JSON,
@@ -41,7 +42,6 @@ from partway.container.models.voice.transcript_formats import (
 )
 from partway.container.models.voice.utterances import CUT_WITHIN, quietest
 from partway.container.serving.body import HeldBodies
-from partway.log_lines import LogLine
 from partway.protocol.openai.errors import error_body
 
 _log = logging.getLogger("partway.container.voice")
@@ -147,9 +147,7 @@ class Transcriptions:
             asked = TranscriptionRequest.read(form, self._engines.settings.language)
             if form.file is None:
                 raise ModelError("the form has no file; it must have one, named file", status=400)
-            if asked.ignored:
-                names = ", ".join(asked.ignored)[:200]
-                _log.info(LogLine("fields of a request are ignored", path=PATH, names=names))
+            log_ignored(_log, "fields of a request are ignored", PATH, asked.ignored)
             return asked, await self._files.read(form.file)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
+from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
-from partway.container.models.voice.wires.realtime_messages import ClientEvent
+from partway.container.models.voice.wires.realtime_messages import ClientEvent, event_of
 
 
 class Dialect(Protocol):
@@ -20,10 +21,44 @@ class Dialect(Protocol):
         """
 
 
-def unknown_type(event: ClientEvent, known: Sequence[str]) -> RealtimeFault:
+async def obey_all(
+    messages: AsyncIterator[str | bytes],
+    obey: Callable[[ClientEvent], Awaitable[None]],
+    refuse: Callable[[RealtimeFault], Awaitable[None]],
+    ends: Collection[str] = (),
+) -> bool:
+    """Obey a client's messages; one that is refused changes nothing, and the next one follows.
+
+    Args:
+        messages: the client's.
+        obey: obeys a message, or raises :class:`RealtimeFault`.
+        refuse: tells the client of a refusal.
+        ends: types of the messages that end the session.
+
+    Returns:
+        Whether the input has ended; False if such a message came.
+    """
+    async for raw in messages:
+        try:
+            message = event_of(raw)
+            if message.kind in ends:
+                return False
+            await obey(message)
+        except RealtimeFault as fault:
+            await refuse(fault)
+    return True
+
+
+def nvidia_error(kind: str, code: str, reason: str) -> str:
+    """Return an ``error`` event as NVIDIA's clients read it."""
+    error = {"type": kind, "code": code, "message": reason}
+    return event("error", message=reason, error=error)
+
+
+def unknown_type(message: ClientEvent, known: Sequence[str]) -> RealtimeFault:
     """Return the refusal of a message whose type is not known."""
     return RealtimeFault(
-        f"type is {event.kind[:60]!r}; it must be one of {', '.join(known)}",
+        f"type is {message.kind[:60]!r}; it must be one of {', '.join(known)}",
         code="unknown_event",
         param="type",
     )

@@ -5,13 +5,13 @@ JSON has no spaces: ``deepgram-sagemaker`` searches it for ``"type":"Metadata"``
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from partway.container.models.chat.json_objects import object_of, quoted, whole_characters
+from partway.container.models.openai_events import json_text
 from partway.container.models.voice.interfaces import HeardWord, Transcript
 from partway.container.models.voice.utterances import Utterance
 
@@ -181,4 +181,4 @@ def error(variant: str, description: str, message: str = "") -> str:
 
 
 def _text(kind: str, **members: Any) -> str:
-    return json.dumps({"type": kind, **members}, ensure_ascii=False, separators=(",", ":"))
+    return json_text({"type": kind, **members})

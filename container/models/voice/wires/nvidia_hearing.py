@@ -26,15 +26,11 @@ from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_NAME
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed, Interim
-from partway.container.models.voice.wires.dialects import unknown_type
+from partway.container.models.voice.wires.dialects import nvidia_error, obey_all, unknown_type
 from partway.container.models.voice.wires.listen_query import checked_keyterms
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
-from partway.container.models.voice.wires.realtime_messages import (
-    ClientEvent,
-    audio_of,
-    event_of,
-)
+from partway.container.models.voice.wires.realtime_messages import ClientEvent, audio_of
 from partway.container.stream import Stream
 
 _UPDATE: Final = "transcription_session.update"
@@ -77,14 +73,7 @@ class NvidiaHearing:
         """Serve the stream until the client ends it; the text of all audio is told."""
         async with self._listener, asyncio.TaskGroup() as group:
             group.create_task(self._tell())
-            async for raw in messages:
-                try:
-                    message = event_of(raw)
-                    if message.kind in _ENDS:
-                        break
-                    await self._take(message)
-                except RealtimeFault as fault:
-                    await self._refuse(fault)
+            await obey_all(messages, self._take, self._refuse, _ENDS)
             await self._listener.end()
 
     async def _take(self, message: ClientEvent) -> None:
@@ -137,8 +126,7 @@ class NvidiaHearing:
         await self._stream.send(text)
 
     async def _refuse(self, fault: RealtimeFault) -> None:
-        error = {"type": "invalid_request_error", "code": fault.code, "message": fault.message}
-        await self._stream.send(event("error", message=fault.message, error=error))
+        await self._stream.send(nvidia_error("invalid_request_error", fault.code, fault.message))
 
 
 def _kept_session(members: Members) -> Mapping[str, Any]:

@@ -25,16 +25,15 @@ from partway.container.models.voice.audio_formats import (
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import SpeakingOptions
 from partway.container.models.voice.limits import MAX_NAME, MAX_UNSPOKEN
-from partway.container.models.voice.wires.dialects import unknown_type
+from partway.container.models.voice.wires.dialects import nvidia_error, obey_all, unknown_type
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
-from partway.container.models.voice.wires.realtime_messages import ClientEvent, event_of
+from partway.container.models.voice.wires.realtime_messages import ClientEvent
 from partway.container.stream import Stream
 
 _UPDATE: Final = "synthesize_session.update"
-_KNOWN: Final = (
-    *(_UPDATE, "input_text.append", "input_text.commit", "input_text.done", "session.end"),
-)
+_ENDS: Final = ("session.end",)
+_KNOWN: Final = (_UPDATE, "input_text.append", "input_text.commit", "input_text.done", *_ENDS)
 #: The rate of a session that names none.
 _USUAL_RATE: Final = 22_050
 #: Bytes of audio in an event.
@@ -73,22 +72,10 @@ class NvidiaSpeaking:
         await self._stream.send(event("conversation.created", conversation=conversation))
         async with asyncio.TaskGroup() as group:
             speaking = group.create_task(self._speak_all())
-            if await self._take_all(messages):
+            if await obey_all(messages, self._take, self._refuse, _ENDS):
+                await self._commit()
                 await self._waiting.join()
             speaking.cancel()
-
-    async def _take_all(self, messages: AsyncIterator[str | bytes]) -> bool:
-        """Take messages until the input ends; return False if the client has ended the session."""
-        async for raw in messages:
-            try:
-                message = event_of(raw)
-                if message.kind == "session.end":
-                    return False
-                await self._take(message)
-            except RealtimeFault as fault:
-                await self._refuse("invalid_request_error", fault.code, fault.message)
-        await self._commit()
-        return True
 
     async def _take(self, message: ClientEvent) -> None:
         match message.kind:
@@ -141,16 +128,16 @@ class NvidiaSpeaking:
                     await self._send_audio(writer.feed(piece))
             await self._send_audio(writer.end())
         except ModelError as error:
-            await self._refuse("server_error", "speaking_failed", error.reason)
+            failed = nvidia_error("server_error", "speaking_failed", error.reason)
+            await self._stream.send(failed)
 
     async def _send_audio(self, audio: bytes) -> None:
         for start in range(0, len(audio), _MOST_AUDIO):
             piece = base64.b64encode(audio[start : start + _MOST_AUDIO]).decode()
             await self._stream.send(event("conversation.item.speech.data", audio=piece))
 
-    async def _refuse(self, kind: str, code: str, reason: str) -> None:
-        error = {"type": kind, "code": code, "message": reason}
-        await self._stream.send(event("error", message=reason, error=error))
+    async def _refuse(self, fault: RealtimeFault) -> None:
+        await self._stream.send(nvidia_error("invalid_request_error", fault.code, fault.message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Final
 from multidict import MultiMapping
 
 from partway.container.errors import cause_of, log_failure, reason_of
+from partway.container.models.ignored_names import IgnoredNames
 from partway.container.models.voice.conversation import (
     ConversationItems,
     Item,
@@ -29,13 +30,11 @@ from partway.container.models.voice.wires.realtime_response import Response
 from partway.container.models.voice.wires.realtime_session import first_settings
 from partway.container.models.voice.wires.realtime_turns import Announce, UserTurns
 from partway.container.stream import Stream, StreamClosed
-from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.container.voice")
 
-#: Names of members without an effect that are logged, each once in a process.
-_MAX_NOTED: Final = 64
-_noted: set[str] = set()
+#: Each name is logged once in a process.
+_ignored: Final = IgnoredNames(log, "a member of a session has no effect")
 _TRANSCRIPTION: Final = "transcription"
 
 
@@ -63,6 +62,7 @@ class RealtimeStream:
 
     def __init__(self, stream: Stream, engines: Engines) -> None:
         self._stream = stream
+        self._send = stream.send
         self._engines = engines
         is_transcription = stream.query.get("intent") == _TRANSCRIPTION
         self._settings = first_settings(
@@ -103,7 +103,7 @@ class RealtimeStream:
                 self._engines, self._conversation, self._group, self._stream.id
             )
             self._turns = UserTurns(
-                self._engines, self._conversation, self._stream.send, self, self._group
+                self._engines, self._conversation, self._send, self, self._group
             )
             await self._turns.configure(self._settings)
             if received is None:
@@ -128,9 +128,6 @@ class RealtimeStream:
             if (response := self._response) is not None:
                 response.stop()
                 await self._over(response, "client_cancelled")
-
-    async def _send(self, text: str) -> None:
-        await self._stream.send(text)
 
     # --- The client's events ---------------------------------------------------------------------
 
@@ -173,7 +170,7 @@ class RealtimeStream:
     async def _update(self, update: messages.SessionUpdate) -> None:
         before = self._settings
         self._settings = found = before.updated(update.session)
-        _note(found.ignored)
+        _ignored.note(found.ignored)
         if found.listening != before.listening:
             await self._turns.configure(found)
         await self._send(events.event("session.updated", session=found.members()))
@@ -325,21 +322,18 @@ class RealtimeStream:
 
     async def speech_began(self, announce: Announce) -> None:
         """End the response in progress, unless more words are needed for that."""
-        detection, response = self._settings.turn_detection, self._response
-        is_interrupted = (
-            response is not None and detection is not None and detection.interrupt_response
-        )
-        if detection is None or response is None or not is_interrupted:
+        response, needed = self._response, self._settings.interrupting_words
+        if response is None or needed is None:
             await announce()
-        elif not detection.interrupt_min_words:
+        elif needed == 0:
             response.stop()
             await announce()
             await self._over(response, "turn_detected")
 
     async def words_heard(self, count: int, announce: Announce) -> None:
         """End the response in progress, once the user has said enough."""
-        response = self._response
-        if response is not None and self._interrupts(count):
+        response, needed = self._response, self._settings.interrupting_words
+        if response is not None and needed and count >= needed:
             response.stop()
             await announce()
             await self._over(response, "turn_detected")
@@ -347,31 +341,11 @@ class RealtimeStream:
     async def turn_heard(self, item: Item, *, wants_response: bool) -> None:
         """Answer a turn; one without words is not answered."""
         words = len(item.text.split())
-        response, detection = self._response, self._settings.turn_detection
-        is_aside = (
-            response is not None
-            and detection is not None
-            and detection.interrupt_response
-            and words < detection.interrupt_min_words
-        )
+        response, needed = self._response, self._settings.interrupting_words
+        is_aside = response is not None and needed is not None and words < needed
         if wants_response and self._settings.answers and not is_aside:
             self._is_owed = self._is_owed or words > 0 or item.failure is not None
-            if response is not None and self._interrupts(words):
+            if response is not None and needed:
                 response.stop()
                 await self._over(response, "turn_detected")
         self._answer_what_is_owed()
-
-    def _interrupts(self, words: int) -> bool:
-        """Whether so many words end a response that has gone on until now."""
-        detection = self._settings.turn_detection
-        if detection is None or not detection.interrupt_response:
-            return False
-        return 0 < detection.interrupt_min_words <= words
-
-
-def _note(names: frozenset[str]) -> None:
-    """Log members of a session that have no effect, each once, up to a bounded number."""
-    for name in sorted(names - _noted):
-        if len(_noted) < _MAX_NOTED:
-            _noted.add(name)
-            log.info(LogLine("a member of a session has no effect", member=name))

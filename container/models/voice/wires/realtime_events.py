@@ -9,14 +9,14 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from partway.container.models.openai_events import json_of
+from partway.container.models.openai_events import json_text
 from partway.container.models.voice.conversation import Item, Part, new_id
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 
 
 def event(kind: str, **members: object) -> str:
     """Return an event with a new ``event_id``."""
-    return json_of({"type": kind, "event_id": new_id("event"), **members}).decode()
+    return json_text({"type": kind, "event_id": new_id("event"), **members})
 
 
 def error_event(fault: RealtimeFault, client_event_id: str) -> str:

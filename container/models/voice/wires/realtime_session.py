@@ -107,6 +107,14 @@ class SessionSettings:
         return self.kind == "realtime"
 
     @property
+    def interrupting_words(self) -> int | None:
+        """Words of the user that end a response; 0 if speech alone does, None if nothing does."""
+        detection = self.turn_detection
+        if detection is None or not detection.interrupt_response:
+            return None
+        return detection.interrupt_min_words
+
+    @property
     def listening(self) -> tuple[object, ...]:
         """The part that a listener is made for."""
         return self.input_format, self.turn_detection, self.transcribing

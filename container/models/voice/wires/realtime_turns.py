@@ -305,7 +305,7 @@ def _options(settings: SessionSettings, engines: Engines) -> ListenerOptions:
             language=language or engines.settings.language,
             prompt=transcribing.prompt if transcribing else "",
         ),
-        interims=detection is not None and detection.interrupt_min_words > 0,
+        interims=bool(settings.interrupting_words),
         endpointing=silence,
         eager=min(eager, silence or eager),
         patience=_patience(detection),

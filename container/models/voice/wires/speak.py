@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from partway import __version__
 from partway.container.errors import ModelError
+from partway.container.models.ignored_names import log_ignored
 from partway.container.models.voice.audio_formats import AudioWriter
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.limits import MAX_UNSPOKEN, MAX_UNSPOKEN_FLUSHES
@@ -31,7 +32,6 @@ from partway.container.models.voice.wires.speak_messages import (
     speak_warning,
 )
 from partway.container.stream import Stream
-from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.voice")
 
@@ -84,9 +84,7 @@ class SpeakStream:
         Raises:
             ExceptionGroup: the engine failed in an unforeseen way, or the stream is over.
         """
-        if self._query.ignored:
-            names = ", ".join(self._query.ignored)[:200]
-            _log.info(LogLine("parameters are ignored", path=self._stream.path, names=names))
+        log_ignored(_log, "parameters are ignored", self._stream.path, self._query.ignored)
         await self._stream.send(speak_metadata(self._stream.id, self._engine, __version__))
         async with asyncio.TaskGroup() as group:
             speaker = group.create_task(self._speak())

@@ -18,6 +18,7 @@ from partway.container.models.chat.json_objects import (
     quoted,
     whole_characters,
 )
+from partway.container.models.openai_events import json_text
 from partway.container.models.voice.limits import MAX_SPEAK_CHARACTERS
 
 #: A word with its pronunciation, as Deepgram's voices read it within a text. Other engines speak
@@ -147,4 +148,4 @@ def speak_error(code: str, reason: str) -> str:
 
 
 def _event(kind: str, **members: Any) -> str:
-    return json.dumps({"type": kind, **members}, ensure_ascii=False, separators=(",", ":"))
+    return json_text({"type": kind, **members})

@@ -13,6 +13,7 @@ from multidict import MultiDict, MultiMapping
 from partway.container.errors import ModelError
 from partway.container.model import Reply, Request
 from partway.container.models.chat.json_objects import object_of
+from partway.container.models.ignored_names import log_ignored
 from partway.container.models.openai_events import JSON, json_of
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.limits import MAX_SPEAK_CHARACTERS, MAX_SPEECH_BODY
@@ -21,7 +22,6 @@ from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, 
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wires.speak_messages import without_pronunciations
-from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.voice")
 
@@ -60,9 +60,7 @@ async def _answer(text: str, query: MultiMapping[str], speaking: Speaking) -> Re
         for name in ("encoding", "container", "sample_rate"):
             plain.popall(name, None)
     asked = read_speech_query(plain, container="wav")
-    if asked.ignored:
-        names = ", ".join(asked.ignored)[:200]
-        _log.info(LogLine("parameters are ignored", path=PATH, names=names))
+    log_ignored(_log, "parameters are ignored", PATH, asked.ignored)
     audio = spoken_audio(speaking, text, asked.options, asked.audio)
     if compressed is not None:
         assert program is not None

@@ -19,14 +19,10 @@ from partway.container.models.voice.limits import MAX_NAME
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed
-from partway.container.models.voice.wires.dialects import unknown_type
+from partway.container.models.voice.wires.dialects import obey_all, unknown_type
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
-from partway.container.models.voice.wires.realtime_messages import (
-    ClientEvent,
-    audio_of,
-    event_of,
-)
+from partway.container.models.voice.wires.realtime_messages import ClientEvent, audio_of
 from partway.container.stream import Stream
 
 _KNOWN: Final = ("session.update", "input_audio_buffer.append", "input_audio_buffer.commit")
@@ -61,11 +57,7 @@ class VllmRealtime:
         """Serve the stream until its input ends; the text of all audio is told."""
         async with self._listener, asyncio.TaskGroup() as group:
             group.create_task(self._tell())
-            async for raw in messages:
-                try:
-                    await self._take(event_of(raw))
-                except RealtimeFault as fault:
-                    await self._refuse(fault.message, fault.code)
+            await obey_all(messages, self._take, self._refuse)
             await self._listener.end()
 
     async def _take(self, message: ClientEvent) -> None:
@@ -89,7 +81,7 @@ class VllmRealtime:
                     if reason == "commit":
                         await self._tell_whole()
                 case HearingFailed(reason=failure, ending=reason):
-                    await self._refuse(failure, "processing_error")
+                    await self._tell_error(failure, "processing_error")
                     if reason == "commit":
                         self._pieces.clear()
         if self._pieces:  # the input has ended without a final commit
@@ -106,5 +98,8 @@ class VllmRealtime:
         self._pieces.clear()
         await self._stream.send(event("transcription.done", text=text, usage=None))
 
-    async def _refuse(self, reason: str, code: str) -> None:
+    async def _refuse(self, fault: RealtimeFault) -> None:
+        await self._tell_error(fault.message, fault.code)
+
+    async def _tell_error(self, reason: str, code: str) -> None:
         await self._stream.send(event("error", error=reason, code=code))
