@@ -36,6 +36,11 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
+# As from a terminal: a shell has its background processes, the suite perhaps, ignore Ctrl-C, and
+# the programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No module of tests by its name, so that what its assertions found is not shown otherwise.
 pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
 

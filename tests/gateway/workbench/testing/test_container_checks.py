@@ -280,8 +280,6 @@ def test_however_pytest_ends_the_container_is_gone(tmp_path, number):
         stdout=subprocess.PIPE,
         cwd=tmp_path,
         env=ENVIRONMENT,
-        # As from a terminal: a shell has its background processes, the suite perhaps, ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             deadline = time.monotonic() + 20
