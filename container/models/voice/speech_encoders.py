@@ -77,7 +77,7 @@ async def encoded(
         cwd="/",
     )
     feeding = asyncio.create_task(_feed(process, audio), name="audio for ffmpeg")
-    assert process.stdout is not None
+    assert process.stdin is not None and process.stdout is not None
     try:
         while data := await _in_time(process.stdout.read(_READ)):
             yield data
@@ -89,6 +89,8 @@ async def encoded(
         with suppress(ProcessLookupError):
             process.kill()
         await process.communicate()  # with what its pipes still have, so that they close
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await process.stdin.wait_closed()  # an unread exception is logged by Python 3.11.2
 
 
 async def _feed(process: Process, audio: AsyncGenerator[bytes]) -> None:
