@@ -16,16 +16,18 @@ import argparse
 import asyncio
 import itertools
 import json
+import multiprocessing
 import random
 import re
 import statistics
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from typing import Final
 
 import aiohttp
@@ -78,29 +80,40 @@ class Observations:
     faults: list[str] = field(default_factory=list)
 
 
-class Looks(threading.Thread):
-    """Asks for a path again and again, beside the load's own event loop."""
-
-    def __init__(self, address: str, path: str, seen: Observations) -> None:
-        super().__init__(daemon=True)
-        self._target = address, path
-        self._seen = seen
-        self._over = threading.Event()
-
-    def run(self) -> None:
-        while not self._over.wait(_LOOK):
-            began = time.monotonic()
-            try:
-                status, _ = asked(*self._target)
-            except OSError as error:
-                status = f"{error}"
-            self._seen.looks.append(time.monotonic() - began)
+def _look(address: str, path: str, over: Event, seen: Connection) -> None:
+    """Ask for a path until all is over; send the times, and the faults."""
+    looks, faults = [], []
+    while not over.wait(_LOOK):
+        began = time.monotonic()
+        try:
+            status, _ = asked(address, path)
             if status != 200:
-                self._seen.faults.append(f"{self._target[1]}: {status}")
+                faults.append(f"{path}: {status}")
+        except OSError as error:
+            faults.append(f"{path}: {error}")
+        looks.append(time.monotonic() - began)
+    seen.send((looks, faults))
 
-    def stop(self) -> None:
+
+class Looks:
+    """Asks for a path again and again, in a process of its own: a load delays its own threads."""
+
+    def __init__(self, address: str, path: str) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._over = spawn.Event()
+        self._seen, seen = spawn.Pipe(duplex=False)
+        self._process = spawn.Process(
+            target=_look, args=(address, path, self._over, seen), daemon=True
+        )
+        self._process.start()
+        seen.close()
+
+    def stop(self) -> tuple[list[float], list[str]]:
+        """Return the times of the answers in seconds, and the faults."""
         self._over.set()
-        self.join()
+        found: tuple[list[float], list[str]] = self._seen.recv()
+        self._process.join()
+        return found
 
 
 class Soak:
@@ -203,17 +216,19 @@ class Watched:
     def __init__(self, name: str, peer: Peer, path: str, seen: Observations) -> None:
         self.name = name
         self._process = psutil.Process(peer.pid)
-        self._looks = Looks(peer.address, path, seen)
+        self._seen = seen
+        self._looks = Looks(peer.address, path)
         self.memory: list[int] = []
         self.descriptors: list[int] = []
-        self._looks.start()
 
     def sample(self) -> None:
         self.memory.append(self._process.memory_info().rss)
         self.descriptors.append(self._process.num_fds())
 
     def stop(self) -> None:
-        self._looks.stop()
+        looks, faults = self._looks.stop()
+        self._seen.looks += looks
+        self._seen.faults += faults
 
     def left_descriptors(self) -> int:
         """Return how many descriptors more than at the beginning are open."""
