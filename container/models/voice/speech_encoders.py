@@ -77,7 +77,8 @@ async def encoded(
         cwd="/",
     )
     feeding = asyncio.create_task(_feed(process, audio), name="audio for ffmpeg")
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
         while data := await _in_time(process.stdout.read(_READ)):
             yield data
