@@ -460,7 +460,7 @@ async def test_each_route_says_who_checks_what_its_sender_may_do():
         else:
             known = {"Healthz", "Readyz", "Metrics", "GetServerStatus", "UnknownOperation"}
             known |= {"ServerLive", "ServerReady", "ServerMetadata", "Check", "UnknownCall"}
-            known |= {"DescribeApi", "ShowApi", "UnknownPrediction"}
+            known |= {"DescribeApi", "ShowApi", "UnknownPrediction", "UnknownOpenAiPath"}
             known |= {"DiscoverResources", "UnknownKubernetesPath"}
             assert route.name in known
 

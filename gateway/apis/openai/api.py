@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.apis.openai.forwarding import Forwarding
 from partway.gateway.apis.openai.models import Models
+from partway.gateway.apis.openai.unknown_paths import UNKNOWN_PATHS
 from partway.gateway.apis.requests_service import RequestsService
 from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
@@ -26,8 +27,8 @@ class OpenAiApi(Service):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of models come first: all other paths are forwarded."""
-        return (*self._models.routes, *self._forwarding.routes)
+        """The routes of models come first: all other paths below a base URL are forwarded."""
+        return (*self._models.routes, *self._forwarding.routes, UNKNOWN_PATHS)
 
 
 def install(gateway: Gateway) -> None:
