@@ -26,6 +26,10 @@ class OpenStream(Protocol):
     def request_id(self) -> str: ...
 
     @property
+    def status(self) -> int | None:
+        """The status of the response that passes on a container's; None for other streams."""
+
+    @property
     def from_client(self) -> Counts:
         """Parts that went to the container."""
 

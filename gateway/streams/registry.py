@@ -279,5 +279,6 @@ def _log_end(session: OpenStream) -> None:
         first_part=None if first is None else round(first - session.started_at, 4),
         parts_saved=session.parts_saved,
         cause=ending.cause.value,
+        **({} if session.status is None else {"status": session.status}),
     )
     stream_log.info(line)

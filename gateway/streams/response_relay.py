@@ -89,6 +89,7 @@ class ResponseRelay:
         exchange: the client's; its response has begun.
         longest: seconds that the stream may take.
         first: bytes of the first chunk, if that has gone with the head; else 0.
+        status: the response's.
     """
 
     parts_saved = 0
@@ -102,9 +103,11 @@ class ResponseRelay:
         longest: float,
         form: AnswerForm = EVENTS,
         first: int = 0,
+        status: int = 200,
     ) -> None:
         self.endpoint = endpoint
         self.request_id = exchange.request_id
+        self.status = status
         self.from_client = Counts()
         self.from_container = Counts()
         self.started_at = timers.time()

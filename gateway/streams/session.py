@@ -61,6 +61,8 @@ class Session:
             would have lost them.
     """
 
+    status = None
+
     def __init__(
         self,
         *,

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from partway.gateway.http.error_dialects import ErrorResponse
-from partway.protocol.errors import ApiError, ContainerError, ContainerLate
+from partway.protocol.errors import (
+    ApiError,
+    ContainerError,
+    ContainerLate,
+    ExpiredToken,
+    MissingAuthenticationToken,
+    UnrecognizedClient,
+)
 from partway.protocol.openai.errors import error_body
 
 #: Repeats the request's id; OpenAI's clients put it into their errors.
@@ -30,9 +37,20 @@ _CODES: Final[Mapping[str, str]] = {
 def openai_object(error: ApiError) -> ErrorResponse:
     """Write one of the gateway's own errors; a container's pass through as they are."""
     status = _status(error)
-    body = error_body(error.message, status, _CODES.get(error.name, error.name))
+    body = error_body(_message(error), status, _CODES.get(error.name, error.name))
     headers = {"Content-Type": "application/json", **error.headers}
     return ErrorResponse(status, headers, body, REQUEST_ID)
+
+
+def _message(error: ApiError) -> str:
+    """Return an error's message: AWS's words stay on AWS's operations."""
+    match error:
+        case ContainerError() if error.original_message:
+            return error.original_message
+        case ExpiredToken() | MissingAuthenticationToken() | UnrecognizedClient():
+            return f"{error.message.removesuffix('.')}; `partway token` makes an API key"
+        case _:
+            return error.message
 
 
 def _status(error: ApiError) -> int:

@@ -126,7 +126,8 @@ async def relay_answer(
             place = invoked.lease.place
             longest = place.policy.response_lifetime
             relay = ResponseRelay(
-                place.endpoint, answer, exchange, streams.timers, longest, form, len(first)
+                *(place.endpoint, answer, exchange, streams.timers, longest, form),
+                *(len(first), status),
             )
             opening.started(relay, lambda: identity.stands(None))
             try:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import time
 from types import FrameType
 
 import aiohttp
 import pytest
 
+from partway.gateway.fleet.endpoint import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.protocol.openai.request_model import Taken
 from partway.protocol.signatures.api_keys import make_api_key
 from partway.protocol.signatures.verification import Credentials
@@ -25,7 +29,7 @@ from tests.gateway.apis.openai.engine import (
     authenticated,
 )
 from tests.gateway.conftest import container, gateway_for
-from tests.gateway.containers.containers import PATIENCE
+from tests.gateway.containers.containers import HOST, PATIENCE
 from tests.wire.peers import ENDPOINT, eventually
 
 __all__ = ["asking", "authenticated", "container", "gateway_for"]
@@ -98,7 +102,8 @@ async def test_credentials_stay_here(asking):
 
 @pytest.mark.parametrize("path", [BELOW_ENDPOINT, BY_MODEL])
 @pytest.mark.parametrize("status", [b"200 OK", b"404 Not Found", b"429 Busy", b"503 Busy"])
-async def test_status_and_body_pass_through_unwrapped(asking, path, status):
+async def test_status_and_body_pass_through_unwrapped(asking, caplog, path, status):
+    caplog.set_level("INFO", "partway.stream")
     client = await asking()
     passed = [b"Retry-After: 3", b"retry-after-ms: 30", b"x-ratelimit-limit-tokens: 7"]
     said = b'{"error": {"message": "slow down", "code": "rate_limit"}}'
@@ -117,6 +122,7 @@ async def test_status_and_body_pass_through_unwrapped(asking, path, status):
     assert headers["x-request-id"] == headers["x-amzn-requestid"]
     _, _, metrics = await client.ask("/metrics", None, "GET")
     assert b'status="%b"' % status[:3] in metrics
+    assert f"cause=completed status={int(status[:3])}" in caplog.text
 
 
 async def test_the_containers_own_request_id_stays(asking):
@@ -364,6 +370,21 @@ async def test_a_container_that_ends_the_connection_is_502(asking):
     client = await asking(script=script)
     status, error = await client.error(BELOW_ENDPOINT + CHAT, {})
     assert (status, error["type"], error["code"]) == (502, "server_error", "model_error")
+    assert error["message"] == (
+        "the container gave no whole answer: the connection ended before the head of an answer"
+    )
+
+
+async def test_a_container_that_is_gone_is_told_in_plain_words(asking, gateway_for):
+    client = await asking(endpoints=())
+    with socket.create_server((HOST, 0)) as free:
+        address = Address(HOST, free.getsockname()[1])
+    client.gateway = await gateway_for(
+        endpoints=(Endpoint.attached(ENDPOINT, address, StreamPolicy()),)
+    )
+    status, error = await client.error(BELOW_ENDPOINT + CHAT, {})
+    assert (status, error["code"]) == (502, "model_error")
+    assert error["message"] == "no connection with the container: Connection refused"
 
 
 # --- Who may -------------------------------------------------------------------------------------
@@ -384,8 +405,8 @@ async def test_tokens_and_api_keys_open_these_paths(asking, authenticated, base)
 @pytest.mark.parametrize(
     ("token", "status", "says"),
     [
-        ("", 401, "Missing Authentication Token"),
-        ("nobody-has-this-token", 401, "token included in the request is invalid"),
+        ("", 401, "Missing Authentication Token; `partway token` makes an API key"),
+        ("nobody-has-this-token", 401, "request is invalid; `partway token` makes an API key"),
         ("sagemaker-api-key-x", 401, "the API key cannot be read"),
         (f"{TOKEN}-who-may-not", 403, "is not authorized to perform: sagemaker:InvokeEndpoint"),
         (f"{TOKEN}-for-another", 403, "is not authorized to perform: sagemaker:InvokeEndpoint"),
