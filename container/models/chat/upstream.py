@@ -28,6 +28,8 @@ _KEEP: Final = 4.0
 _REFUSAL_BYTES: Final = 64 * KIB
 #: Statuses after which another upstream may take the request.
 _TRY_ANOTHER: Final = frozenset({429, 500, 502, 503, 504})
+#: A 404's event: most servers have no path at their root.
+_LACKS: Final = "an upstream lacks the path or the model; does its URL end in /v1?"
 
 
 class UpstreamRefused(ModelError):
@@ -74,7 +76,9 @@ class UpstreamAnswer(AsyncIterator[bytes]):
         except TimeoutError:
             raise TooSlow(f"the upstream was silent for {self._timeout:g} s") from None
         except aiohttp.ClientError as error:
-            raise ModelError(f"the upstream's answer broke off: {error}", status=502) from error
+            log.warning(LogLine("an upstream's answer broke off", reason=str(error)))
+            reason = "the upstream's answer broke off: the connection ended before its end"
+            raise ModelError(reason, status=502) from error
         if not received:
             raise StopAsyncIteration
         return received
@@ -127,6 +131,7 @@ class Upstreams:
             headers["Content-Type"] = content_type
         if key := self._settings.api_key.get_secret_value():
             headers["Authorization"] = f"Bearer {key}"
+        asked = path.partition("?")[0]  # queries are never logged
         failure: ModelError | None = None
         for base in self._settings.upstreams:
             url = f"{base}/{path}"
@@ -155,7 +160,8 @@ class Upstreams:
             if 200 <= response.status < 300:
                 return UpstreamAnswer(response, self._settings.timeout)
             refused = await _refusal(response)
-            log.warning(LogLine("an upstream refused", upstream=base, status=response.status))
+            event = _LACKS if response.status == 404 else "an upstream refused"
+            log.warning(LogLine(event, upstream=base, path=asked, status=response.status))
             if response.status not in _TRY_ANOTHER:
                 raise refused
             failure = refused if not isinstance(failure, UpstreamRefused) else failure

@@ -154,7 +154,7 @@ async def test_a_client_that_leaves_cancels_the_upstream(start) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (broken, "the upstream's answer broke off: "),
+        (broken, "the upstream's answer broke off: the connection ended before its end"),
         (unfinished, "the upstream's answer broke off: it ended without [DONE]"),
         (failing, "the upstream failed: no memory"),
         (busy, "the upstream answered 429: slow down"),
@@ -200,6 +200,18 @@ def test_the_oldest_turns_are_dropped_up_to_a_user_s() -> None:
     assert [turn["content"] for turn in turns.all] == ["u2", "a2", "u3", "a3"]
     turns.add("user", "x" * MAX_REMEMBERED)
     assert [turn["role"] for turn in turns.all] == ["user"]
+
+
+async def test_the_log_asks_about_the_url_of_an_upstream_that_answers_404(
+    start, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await start(wrong)
+    async with running.served.stream() as client:
+        await client.send("hi")
+        with pytest.raises(websockets.ConnectionClosedError):
+            await until_closed(client)
+    upstream = f"upstream={running.fakes[0].url} path=chat/completions status=404"
+    assert f"does its URL end in /v1? {upstream}" in caplog.text
 
 
 # --- Several upstreams ---------------------------------------------------------------------------
