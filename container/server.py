@@ -97,8 +97,13 @@ class ModelServer:
         try:
             await self._shutdown.unless_stopped(self._load())
         except Exception as error:
+            missing = (
+                "" if self._model_dir.is_dir() else ", a folder that does not exist (--model-dir)"
+            )
             name = type(self._model).__name__
-            raise LoadFailed(f"{name} could not be loaded from {self._model_dir}") from error
+            raise LoadFailed(
+                f"{name} could not be loaded from {self._model_dir}{missing}"
+            ) from error
 
     def stop(self) -> None:
         """Begin to shut down; called again, hasten. A signal handler may call this."""

@@ -274,15 +274,11 @@ def _server_for(
     else:
         model = make_model(target)
         set_variables(serving.settings, target.name, model.settings_type, os.environ)
-    model_dir = serving.model_dir
-    if not model_dir.is_dir():
-        missing = "the model's folder does not exist; name another with --model-dir"
-        _log.info(LogLine(missing, folder=str(model_dir)))
     return lambda: ModelServer(
         model,
         address.host,
         address.port,
-        model_dir,
+        serving.model_dir,
         finish_timeout=serving.finish_timeout,
         show_errors=serving.show_errors,
     )

@@ -94,7 +94,20 @@ async def test_a_model_that_cannot_be_loaded(tmp_path: Path) -> None:
     await server.start()
     with pytest.raises(LoadFailed, match=f"Broken could not be loaded from {tmp_path}") as raised:
         await server.load()
+    assert str(raised.value) == f"Broken could not be loaded from {tmp_path}"
     assert isinstance(raised.value.__cause__, LookupError)
+    await server.aclose()
+
+
+async def test_a_folder_that_does_not_exist_is_named_if_the_model_needs_it(tmp_path: Path) -> None:
+    class Reads(Echo):
+        def load(self, model_dir: Path) -> None:
+            (model_dir / "weights").read_text()
+
+    server = ModelServer(Reads(), model_dir=tmp_path / "none")
+    await server.start()
+    with pytest.raises(LoadFailed, match=r"none, a folder that does not exist \(--model-dir\)$"):
+        await server.load()
     await server.aclose()
 
 
