@@ -22,6 +22,17 @@ def seconds(text: str) -> float:
     )
 
 
+def whole_number(text: str) -> int:
+    """Read the value of a flag that takes a whole number; the setting itself has the bounds.
+
+    Raises:
+        argparse.ArgumentTypeError: the value is no whole number.
+    """
+    with suppress(ValueError):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} was given; it must be a whole number")
+
+
 def add_gateway(parser: argparse.ArgumentParser) -> None:
     """Add ``--gateway URL``, the gateway that a command is a client of."""
     parser.add_argument(

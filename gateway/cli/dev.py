@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
+from partway.gateway.cli.arguments import whole_number
 from partway.gateway.cli.process import (
     descriptors_of,
     raise_descriptor_limit,
@@ -74,7 +75,10 @@ def add_to(commands: Commands) -> None:
         help="start the container again when a .py file below the current folder changes",
     )
     parser.add_argument(
-        "--port", type=int, default=8090, help="the gateway's port, 0 for a free one (%(default)s)"
+        "--port",
+        type=whole_number,
+        default=8090,
+        help="the gateway's port, 0 for a free one (%(default)s)",
     )
     parser.add_argument(
         "--name", type=_name, default="model", help="the endpoint's name (%(default)s)"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.arguments import add_gateway, region, seconds
+from partway.gateway.cli.arguments import add_gateway, region, seconds, whole_number
 from partway.gateway.cli.invoke_input import opened_input
 from partway.gateway.cli.invoke_output import FramePrinter, ReplyPrinter, Timing
 from partway.gateway.client import (
@@ -91,13 +91,13 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--rate",
-        type=int,
+        type=whole_number,
         metavar="HZ",
         help="send --wav at this rate (sample_rate of the query, else the file's)",
     )
     parser.add_argument(
         "--channels",
-        type=int,
+        type=whole_number,
         metavar="N",
         help="send --wav with this number of channels (channels of the query, else the file's)",
     )

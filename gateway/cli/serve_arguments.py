@@ -8,6 +8,7 @@ from pathlib import Path
 
 from partway.documentation import page
 from partway.gateway.apis.manifests import NAMES
+from partway.gateway.cli.arguments import whole_number
 from partway.log_lines import LOG_FORMATS
 
 EXAMPLES = """\
@@ -43,7 +44,7 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
         help="validate the settings and the files they name, print what would run, and exit",
     )
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port, 0 for a free one (8090)")
+    parser.add_argument("--port", type=whole_number, help="port, 0 for a free one (8090)")
     parser.add_argument(
         "--endpoint",
         action="append",
@@ -78,7 +79,9 @@ def _names(text: str) -> list[str]:
 
 def _add_tls(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (no TLS)"
+        "--tls-port",
+        type=whole_number,
+        help="port to listen on with TLS too, 0 for a free one (no TLS)",
     )
     parser.add_argument(
         "--tls-cert",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.arguments import add_gateway, region
+from partway.gateway.cli.arguments import add_gateway, region, whole_number
 from partway.gateway.cli.process import INTERRUPTED, run_loop, stop_on_signals
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.timing.clock import LoopClock
@@ -105,7 +105,7 @@ def add_to(commands: Commands) -> None:
     _add_api(parser)
     parser.add_argument(
         "--instances",
-        type=int,
+        type=whole_number,
         default=1,
         metavar="N",
         help="how many containers to start, for --image or --command (%(default)s)",
@@ -140,26 +140,26 @@ def _add_api(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-payload-mb",
-        type=int,
+        type=whole_number,
         metavar="N",
         help="limit of a request, in 2^20 bytes; 0: none, sent in chunks (the container's, or 6)",
     )
     parser.add_argument(
         "--concurrency",
-        type=int,
+        type=whole_number,
         metavar="N",
         help="requests at a time for each container (the container's, or 1)",
     )
     parser.add_argument(
         "--timeout",
-        type=int,
+        type=whole_number,
         default=600,
         metavar="S",
         help="seconds to wait for an answer (%(default)s)",
     )
     parser.add_argument(
         "--retries",
-        type=int,
+        type=whole_number,
         default=3,
         metavar="N",
         help="retries of a request if the container answers 5xx or breaks off (%(default)s)",

@@ -79,7 +79,10 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         return say_why(_NAME, GatewayNotAsked(f"--gateway: {error}", 2))
     if url is not None and endpoint is not None:
-        why = "NAME and --gateway were given; NAME works only with a gateway of this machine"
+        why = (
+            "NAME and --gateway were given; NAME works only with a gateway of this machine, which "
+            "--data-dir names if there are several"
+        )
         return say_why(_NAME, GatewayNotAsked(why, 2))
     named = getattr(options, "data_dir", None)
     try:

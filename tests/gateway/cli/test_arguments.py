@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from partway.gateway.cli.arguments import region, seconds
+from partway.gateway.cli.arguments import region, seconds, whole_number
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1.0), ("0.25", 0.25), ("3600", 3600.0)])
@@ -20,6 +20,13 @@ def test_what_is_no_time(text):
         argparse.ArgumentTypeError, match="a number of seconds over 0 and at most 3600"
     ):
         seconds(text)
+
+
+def test_a_whole_number():
+    assert whole_number("8090") == 8090
+    for text in ("abc", "1.5", "", "9" * 5000):
+        with pytest.raises(argparse.ArgumentTypeError, match=r"it must be a whole number$"):
+            whole_number(text)
 
 
 @pytest.mark.parametrize(

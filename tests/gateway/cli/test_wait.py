@@ -294,7 +294,10 @@ def test_why_an_endpoint_is_not_in_service_in_time(tmp_path, gateway):
         (("--gateway", "http://h/?x=y"), "--gateway: 'http://h/?x=y' was given; it must be http"),
         (("--gateway", "http://h h"), "--gateway: 'http://h h' was given; it must be http://HO"),
         (("--gateway", "http://"), "--gateway: 'http://' was given; it must be http://HOST:PORT"),
-        (("chat", "--gateway", "http://h"), "NAME and --gateway were given;"),
+        (
+            ("chat", "--gateway", "http://h"),
+            "NAME and --gateway were given; NAME works only with",
+        ),
         (("--data-dir", "d", "--gateway", "http://h"), "not allowed with argument"),
         (("--timeout", "0"), "it must be a number of seconds"),
     ],
