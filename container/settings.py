@@ -140,7 +140,11 @@ class Settings(BaseModel):
                 continue
             variable = by_name[str(fault["loc"][0])]
             field = cls.model_fields[cls.variables()[variable]]
-            yield _fault(variable, environment.get(variable, ""), field, fault)
+            if fault["type"] == "missing":
+                name = variable.removeprefix(cls.variable_prefix).lower()
+                yield _missing(f"{variable} (--set {name}=…)", field)
+            else:
+                yield _fault(variable, environment.get(variable, ""), field, fault)
 
 
 def _public_name(name: str, field: FieldInfo) -> str:
@@ -151,14 +155,17 @@ def _public_name(name: str, field: FieldInfo) -> str:
 def _fault(variable: str, value: str, field: FieldInfo, fault: Mapping[str, Any]) -> str:
     if fault["type"] in ("value_error", "assertion_error"):
         return f"{variable}: {_reason(fault)}"
-    if fault["type"] == "missing":
-        found = f"{variable} is not set"
-    elif _is_secret(field.annotation):
+    if _is_secret(field.annotation):
         found = f"{variable} has a value that is not shown"
     else:
         found = f"{variable} is {value[:_MAX_SHOWN]!r}"
     words = field.description or _words(field)
     return f"{found}; it must be {words}" if words else f"{found}: {fault['msg']}"
+
+
+def _missing(variable: str, field: FieldInfo) -> str:
+    words = field.description or _words(field)
+    return f"{variable} is not set, or is empty" + (f"; it must be {words}" if words else "")
 
 
 def _reason(fault: Mapping[str, Any]) -> str:

@@ -53,7 +53,8 @@ class ServerUrl:
         """
         with suppress(KeyError, ValueError):  # another scheme, no port, no valid name
             parts = urlsplit(text)
-            port = ports[parts.scheme] if parts.port is None else parts.port
+            default = ports[parts.scheme]
+            port = default if parts.port is None else parts.port
             host = parts.hostname or ""
             host.encode("idna")  # as the resolver does; a UnicodeError is a ValueError
             if host and port and _TARGET.fullmatch(text):

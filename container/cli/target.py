@@ -34,7 +34,7 @@ class ModelTarget:
 
     Attributes:
         kind: one of ``KINDS``.
-        source: the flag or variable that gave it; errors name it.
+        source: the flag or variable that gave it, or other words for it; errors have them.
     """
 
     kind: str
@@ -70,7 +70,7 @@ def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Model
     if len(given) > 1:
         both = " and ".join(f"{target.source} {target.name}" for target in given)
         raise CommandError(f"{both} are given; a container must serve one of them")
-    return given[0] if given else ModelTarget("model", _DEFAULT, "--model")
+    return given[0] if given else ModelTarget("model", _DEFAULT, "the default model")
 
 
 def make_model(target: ModelTarget) -> Model:

@@ -153,7 +153,10 @@ def test_a_value_is_cut() -> None:
 
 def test_a_setting_without_default_must_be_there() -> None:
     for environment in ({}, {"NEEDY_WHERE": ""}):
-        with pytest.raises(SettingsRefused, match=r"^NEEDY_WHERE is not set; it must be text$"):
+        with pytest.raises(
+            SettingsRefused,
+            match=r"^NEEDY_WHERE \(--set where=…\) is not set, or is empty; it must be text$",
+        ):
             Needy.from_environment(environment)
 
 

@@ -33,6 +33,7 @@ def test_a_url(text: str, authority: str, target: str, shown: str | None) -> Non
     [
         ("localhost:8081", "localhost:8081"),
         ("http://localhost/", "http://localhost/"),
+        ("http://localhost:8081/", "http://localhost:8081/"),
         ("ws://", "ws://"),
         ("ws://h:0/", "ws://h:0/"),
         ("ws://h:99999/", "ws://h:99999/"),

@@ -71,10 +71,11 @@ def test_variables_of_an_upstream_that_is_not_served_are_left_alone() -> None:
     [
         (
             ["--health", "http://a/"],
-            "--health was given with --model echo; it is allowed only with --upstream",
+            "--health was given with the default model echo; it is allowed only with --upstream",
         ),
-        (["--route", "a"], "--route was given with --model echo"),
-        (["--", "vllm"], "-- was given with --model echo"),
+        (["--route", "a"], "--route was given with the default model echo"),
+        (["--", "vllm"], "-- was given with the default model echo; it is allowed only with"),
+        (["--model", "chat", "--", "vllm"], "-- was given with --model chat; it is allowed"),
         (["--upstream", "http://a/"], "--upstream names 'http://a/'; it must be a URL"),
         (["--upstream", "ws://a/", "--model", "chat"], "--model chat and --upstream ws://a/ are"),
         (["vllm"], "unrecognized arguments: vllm; see partway-container serve --help"),

@@ -37,7 +37,10 @@ def test_all_variables():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"UPSTREAM": ""}, "PARTWAY_CHAT_UPSTREAM is not set; it must be the base URL of"),
+        (
+            {"UPSTREAM": ""},
+            r"PARTWAY_CHAT_UPSTREAM \(--set upstream=…\) is not set, or is empty; it must be ",
+        ),
         ({"UPSTREAM": ","}, "PARTWAY_CHAT_UPSTREAM: 0 URLs were given; it must have 1 to 16"),
         ({"UPSTREAM": "localhost:8000"}, "PARTWAY_CHAT_UPSTREAM: 'localhost:8000' was given; it"),
         ({"UPSTREAM": "ftp://a/v1"}, "PARTWAY_CHAT_UPSTREAM: 'ftp://a/v1' was given; it must"),
