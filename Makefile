@@ -241,7 +241,7 @@ interop-openid: $(VENV)/installed-test $(VENV)/installed-bench  ## test tokens o
 interop-chat: chat-python $(VENV)/installed-test  ## test chat clients of twelve kinds; needs node and npm; TEXT_PYTHON adds the model text
 	CHAT_PYTHON=$(abspath $(CHAT_PYTHON)) STRANDS_PYTHON=$(abspath $(STRANDS_PYTHON)) \
 		SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) TEXT_PYTHON=$(if $(TEXT_PYTHON),$(abspath $(TEXT_PYTHON))) \
-		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/chat_clients_check.py
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/chat_clients_check.py tests/interop/chat_clients_page_check.py
 
 chat-python:
 	@[ -x "$(CHAT_PYTHON)" ] && [ -x "$(STRANDS_PYTHON)" ] && [ -x "$(SAGEMAKER_CORE_PYTHON)" ] || { \

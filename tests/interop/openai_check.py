@@ -34,15 +34,8 @@ PAGE = "how-to/openai.md"
 CLIENT = ROOT / "tests" / "interop" / "openai_client.py"
 ENGINE = ROOT / "tests" / "interop" / "openai_engine.py"
 
-KEY_ID, SECRET = "AKIDCHATBACKEND", "a secret of the chat backend"
-PRINCIPALS = f"""
-[[principals]]
-name = "chat-backend"
-actions = ["sagemaker:InvokeEndpoint", "sagemaker:CallWithBearerToken"]
-[[principals.keys]]
-access_key_id = "{KEY_ID}"
-secret_access_key = "{SECRET}"
-"""
+KEY_ID, SECRET = "AKIDCHATBACKEND", "a-secret-of-your-own"
+(PRINCIPALS,) = blocks(PAGE, "toml")
 
 
 @pytest.fixture(scope="module")
