@@ -197,7 +197,7 @@ def _truncate(event: Members) -> ItemTruncate:
 
 
 def _response_create(event: Members) -> ResponseCreate:
-    response = _older_response(event.inner("response"))
+    response = event.inner("response")
     metadata = _metadata_of(response)
     context = None
     if response.value("input") is not None:
@@ -220,19 +220,6 @@ def _metadata_of(response: Members) -> Mapping[str, str] | None:
     for name in kept:
         metadata.text(name, most=MAX_METADATA_VALUE)
     return kept
-
-
-def _older_response(response: Members) -> Members:
-    """Return a response's members in the form of today."""
-    moved = {
-        new: response.value(old)
-        for old, new in (
-            ("modalities", "output_modalities"),
-            ("max_response_output_tokens", "max_output_tokens"),
-        )
-        if response.has(old)
-    }
-    return response.over(moved, without=frozenset()) if moved else response
 
 
 def _referred(given: Members) -> ItemCreate | str:

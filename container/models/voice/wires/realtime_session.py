@@ -188,9 +188,13 @@ class SessionSettings:
     def responding(self, given: Members) -> SessionSettings:
         """Return the settings with the members that a response may set for itself.
 
+        Args:
+            given: the members, in either form.
+
         Raises:
             RealtimeFault: a member has another value than it may have.
         """
+        given = _modern(given)
         spoken = given.inner("audio").inner("output")
         instructions = "" if given.is_null("instructions") else self.instructions
         instructions = given.text("instructions", instructions, most=MAX_INSTRUCTIONS)
