@@ -537,6 +537,29 @@ class TestAnswers:
         assert ear.seconds == pytest.approx([30, 30, 10, 1, 1, 1, 1, 1, 1], abs=0.1)
         assert answers.asked[0][0]["content"].split() == ["word"] * 9
 
+    async def test_items_are_heard_with_the_wishes_of_the_session(self) -> None:
+        class Ear:
+            is_idle = True
+
+            def __init__(self) -> None:
+                self.wishes: list[HearingOptions] = []
+
+            async def transcribe(self, audio: Samples, options: HearingOptions) -> Transcript:
+                self.wishes.append(options)
+                return Transcript("word")
+
+        ear = Ear()
+        transcription = {"language": "fr", "prompt": "Partway, Piper"}
+        async with session(hearing=ear) as client:
+            await client.configure(
+                output_modalities=["text"],
+                audio={"input": {**PHONE["input"], "transcription": transcription}},
+            )
+            await client.send("conversation.item.create", item=phoned(1))
+            await client.send("response.create")
+            await client.until("response.done")
+        assert ear.wishes == [HearingOptions(language="fr", prompt="Partway, Piper")]
+
     async def test_the_input_waits_while_too_many_items_wait_for_their_text(self) -> None:
         class Ear:
             is_idle = True
