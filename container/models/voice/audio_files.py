@@ -39,7 +39,7 @@ class AudioFiles:
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(FILES_AT_ONCE)
 
-    async def read(self, data: bytes) -> Samples:
+    async def read(self, data: bytes | memoryview) -> Samples:
         """Return a file's audio, as :func:`read_audio` does, on a thread.
 
         Raises:
@@ -59,7 +59,7 @@ class AudioFiles:
         return await asyncio.shield(reading)
 
 
-def read_audio(data: bytes) -> Samples:
+def read_audio(data: bytes | memoryview) -> Samples:
     """Return a file's audio, mono at ``HEARING_RATE``; the call blocks.
 
     Raises:
@@ -81,7 +81,7 @@ def read_audio(data: bytes) -> Samples:
     return _decoded(program, data)
 
 
-def _decoded(program: str, data: bytes) -> Samples:
+def _decoded(program: str, data: bytes | memoryview) -> Samples:
     # A file that can be searched: in many of them the index comes last.
     with tempfile.NamedTemporaryFile(prefix="partway-") as file, tempfile.TemporaryFile() as made:
         file.write(data)

@@ -19,6 +19,7 @@ from partway.container.models.voice.wires.listen_query import ListenQuery
 from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
 from partway.container.models.voice.wires.speak import SpeakStream
 from partway.container.models.voice.wires.speak_request import answer_speak
+from partway.container.serving.body import HeldBodies
 from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
@@ -53,7 +54,8 @@ class Voice(Model):
             ValueError: a setting names no engine.
         """
         self.engines = Engines.load(self.settings, model_dir)
-        self._transcriptions = Transcriptions(self.engines)
+        self._bodies = HeldBodies()
+        self._transcriptions = Transcriptions(self.engines, self._bodies)
 
     def unload(self) -> None:
         self.engines.close()
@@ -105,9 +107,9 @@ class Voice(Model):
     @request_route("v1/audio/speech")
     async def audio_speech(self, request: Request) -> Reply:
         """Turn the text of a request into speech."""
-        return await answer_speech(request, self.engines)
+        return await answer_speech(request, self.engines, self._bodies)
 
     @request_route("v1/speak")
     async def speak_request(self, request: Request) -> Reply:
         """Turn the text of a request into speech, in Deepgram's form."""
-        return await answer_speak(request, self.engines)
+        return await answer_speak(request, self.engines, self._bodies)

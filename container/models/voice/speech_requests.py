@@ -34,6 +34,7 @@ from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, 
 from partway.container.models.voice.speech_formats import refused, speed_of
 from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wav_header import wav_header
+from partway.container.serving.body import HeldBodies
 from partway.protocol.openai.errors import error_body
 
 _log = logging.getLogger("partway.container.voice")
@@ -102,12 +103,19 @@ def read_speech_request(body: bytes) -> SpeechRequest:
     )
 
 
-async def answer_speech(request: Request, engines: Engines) -> Reply:
-    """Answer a request; an error has OpenAI's form."""
+async def answer_speech(request: Request, engines: Engines, bodies: HeldBodies) -> Reply:
+    """Answer a request; an error has OpenAI's form.
+
+    Args:
+        request: its body is JSON.
+        engines: speak.
+        bodies: bounds the body, with those of other requests.
+    """
     try:
         engines.need(PATH, "speaks")
         assert engines.speaking is not None
-        asked = read_speech_request(await request.read())
+        async with bodies.whole(request.body) as body:
+            asked = read_speech_request(body)
         log_ignored(_log, "members of a request are ignored", PATH, asked.ignored)
         return await _answer(asked, engines.speaking)
     except ModelError as error:

@@ -22,6 +22,7 @@ from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, 
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wires.speak_messages import without_pronunciations
+from partway.container.serving.body import HeldBodies
 
 _log = logging.getLogger("partway.container.voice")
 
@@ -31,16 +32,23 @@ PATH: Final = "v1/speak"
 _TYPES: Final = {"linear16": "l16", "mulaw": "PCMU", "alaw": "PCMA"}
 
 
-async def answer_speak(request: Request, engines: Engines) -> Reply:
-    """Answer a request with its audio in chunks; an error has Deepgram's form."""
+async def answer_speak(request: Request, engines: Engines, bodies: HeldBodies) -> Reply:
+    """Answer a request with its audio in chunks; an error has Deepgram's form.
+
+    Args:
+        request: its body is JSON.
+        engines: speak.
+        bodies: bounds the body, with those of other requests.
+    """
     try:
         engines.need(PATH, "speaks")
         assert engines.speaking is not None
-        text = _text_of(await request.read())
+        async with bodies.whole(request.body) as body:
+            text = _text_of(body)
         return await _answer(text, request.query, engines.speaking)
     except ModelError as error:
-        body = {"err_code": "SPEAK_FAILED", "err_msg": error.reason}
-        return Reply(json_of(body), JSON, status=error.status)
+        told = {"err_code": "SPEAK_FAILED", "err_msg": error.reason}
+        return Reply(json_of(told), JSON, status=error.status)
 
 
 async def _answer(text: str, query: MultiMapping[str], speaking: Speaking) -> Reply:

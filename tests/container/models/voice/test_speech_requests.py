@@ -213,6 +213,15 @@ async def test_bodies_that_are_refused(body, status, served):
         assert (await answer.json())["error"]["type"] == "invalid_request_error"
 
 
+async def test_bodies_that_arrive_are_bounded(served, monkeypatch):
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 1_000)
+    got = await ask(served, input="x" * 1_000)
+    assert got.status == 503
+    assert got.error.startswith("the bodies of all requests under way exceed")
+    for _ in range(2):  # the bytes are free for the next
+        assert (await ask(served, input="x" * 900)).status == 200
+
+
 async def test_without_an_engine(anyio_backend):
     async with serving(Voice(VoiceSettings(turns="stub"))) as served:
         got = await ask(served)

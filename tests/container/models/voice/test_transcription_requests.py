@@ -203,9 +203,17 @@ async def test_other_files_are_read_by_ffmpeg(served, monkeypatch, tmp_path):
     )
 
 
+async def test_a_body_and_its_audio_count_together(served, monkeypatch):
+    file = written(tone(10.0).tobytes(), 2)  # at the rate of hearing, so its audio is as large
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 3 * len(file) // 2)
+    got = await ask(served, file=file)
+    assert (got.status, got.error[:24]) == (503, "the bodies of all reques")
+    assert (await ask(served, file=written(tone(5.0).tobytes(), 2))).status == 200
+
+
 async def test_audio_counts_until_its_answer_has_ended(served, monkeypatch):
     file = written(tone(40.0).tobytes(), 2)
-    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 3 * len(file) // 2)
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 5 * len(file) // 2)
     begun, may = threading.Semaphore(0), threading.Event()
 
     def hear(self: object, audio: object, options: Any) -> Transcript:

@@ -91,6 +91,15 @@ async def test_requests_that_are_refused(body, query, status, reason, served):
     assert reason in json.loads(got[2])["err_msg"]
 
 
+async def test_bodies_that_arrive_are_bounded(served, monkeypatch):
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 1_000)
+    status, _, body = await ask(served, {"text": "x" * 1_000})
+    assert status == 503
+    assert json.loads(body)["err_msg"].startswith("the bodies of all requests under way exceed")
+    for _ in range(2):  # the bytes are free for the next
+        assert (await ask(served, {"text": "x" * 900}))[0] == 200
+
+
 async def test_without_an_engine(anyio_backend):
     async with serving(Voice(VoiceSettings(turns="stub"))) as served:
         status, _, body = await ask(served, {"text": TEXT})
