@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class Engines:
         hearing: None if no engine hears.
         speaking: None if no engine speaks.
         answers: None if no engine answers.
+        ffmpeg: the program that reads and writes compressed audio; None where it is not installed.
         pools: the engines that have threads.
     """
 
@@ -46,11 +48,12 @@ class Engines:
     hearing: Hearing | None
     speaking: Speaking | None
     answers: Answers | None
+    ffmpeg: str | None
     pools: tuple[EnginePool[Any], ...]
 
     @classmethod
     def load(cls, settings: VoiceSettings, model_dir: Path) -> Engines:
-        """Load each engine, one after the other.
+        """Load each engine, one after the other, and find ffmpeg on the path.
 
         Raises:
             ValueError: a setting names no engine.
@@ -68,6 +71,7 @@ class Engines:
             hearing=None if hears is None else Hearing(hears),
             speaking=None if speaks is None else Speaking(speaks),
             answers=load.engine("answers"),
+            ffmpeg=shutil.which("ffmpeg"),
             pools=tuple(load.pools),
         )
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
@@ -45,11 +44,6 @@ COMPRESSED: Final[Mapping[str, CompressedFormat]] = {
 }
 
 
-def encoder() -> str | None:
-    """Return the path of ffmpeg; None where it is not installed."""
-    return shutil.which("ffmpeg")
-
-
 async def encoded(
     program: str, audio: AsyncGenerator[bytes], form: AudioFormat, into: CompressedFormat
 ) -> AsyncGenerator[bytes]:
@@ -77,7 +71,8 @@ async def encoded(
         cwd="/",
     )
     feeding = asyncio.create_task(_feed(process, audio), name="audio for ffmpeg")
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
         while data := await _in_time(process.stdout.read(_READ)):
             yield data

@@ -30,7 +30,7 @@ from partway.container.models.voice.limits import (
     MAX_WHOLE_WAV,
 )
 from partway.container.models.voice.speaking import Speaking
-from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, encoder
+from partway.container.models.voice.speech_encoders import COMPRESSED, encoded
 from partway.container.models.voice.speech_formats import refused, speed_of
 from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wav_header import wav_header
@@ -117,25 +117,24 @@ async def answer_speech(request: Request, engines: Engines, bodies: HeldBodies) 
         async with bodies.whole(request.body) as body:
             asked = read_speech_request(body)
         log_ignored(_log, "members of a request are ignored", PATH, asked.ignored)
-        return await _answer(asked, engines.speaking)
+        return await _answer(asked, engines.speaking, engines.ffmpeg)
     except ModelError as error:
         return Reply(error_body(error.reason, error.status), JSON, status=error.status)
 
 
-async def _answer(asked: SpeechRequest, speaking: Speaking) -> Reply:
+async def _answer(asked: SpeechRequest, speaking: Speaking, ffmpeg: str | None) -> Reply:
     """Begin to speak, so that an early failure still has a status of its own."""
-    program = encoder()
-    format_name = asked.format or ("mp3" if program else "wav")
+    format_name = asked.format or ("mp3" if ffmpeg else "wav")
     compressed = COMPRESSED.get(format_name)
     audio = spoken_audio(speaking, asked.text, asked.options, _AUDIO)
     if compressed is not None:
-        if program is None:
+        if ffmpeg is None:
             raise ModelError(
                 f"response_format is {format_name!r}, which needs ffmpeg, and it is not installed "
                 "here; it must be pcm or wav",
                 status=400,
             )
-        audio = encoded(program, audio, _AUDIO, compressed)
+        audio = encoded(ffmpeg, audio, _AUDIO, compressed)
         content_type = compressed.content_type
     else:
         content_type = f"audio/{format_name}"

@@ -125,7 +125,7 @@ class Transcriptions:
     def __init__(self, engines: Engines, bodies: HeldBodies) -> None:
         self._engines = engines
         self._bodies = bodies
-        self._files = AudioFiles()
+        self._files = AudioFiles(engines.ffmpeg)
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request; an error has OpenAI's form."""

@@ -142,10 +142,11 @@ async def test_other_formats_need_ffmpeg(format_name, served):
     ],
 )
 async def test_other_formats_by_ffmpeg(
-    format_name, content_type, options, served, tmp_path, monkeypatch
+    format_name, content_type, options, anyio_backend, tmp_path, monkeypatch
 ):
     install(tmp_path, monkeypatch, "ffmpeg", FFMPEG)
-    got = await ask(served, response_format=format_name)
+    async with serving(Voice(SETTINGS)) as served:
+        got = await ask(served, response_format=format_name)
     assert got.content_type == content_type
     command, _, audio = got.body.partition(b"|")
     assert command.decode() == (
@@ -154,9 +155,16 @@ async def test_other_formats_by_ffmpeg(
     assert audio[::-1] == tones()
 
 
-async def test_a_failing_ffmpeg(served, tmp_path, monkeypatch):
+async def test_ffmpeg_is_looked_for_once(served, tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, "ffmpeg", FFMPEG)
+    assert (await ask(served, response_format="mp3")).status == 400
+    assert (await ask(served)).content_type == "audio/wav"
+
+
+async def test_a_failing_ffmpeg(anyio_backend, tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, "ffmpeg", FFMPEG, "sys.exit('no such encoder')")
-    got = await ask(served, response_format="mp3")
+    async with serving(Voice(SETTINGS)) as served:
+        got = await ask(served, response_format="mp3")
     assert (got.status, got.error) == (500, "ffmpeg has ended with status 1: no such encoder")
 
 
