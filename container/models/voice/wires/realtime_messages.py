@@ -257,7 +257,7 @@ def _item_of(given: Members) -> tuple[Item, bytes]:
         answer = Item(name, kind, status=status, call_id=given.needed("call_id", most=MAX_NAME))
         answer.output = given.text("output")
         return answer, b""
-    role = given.one_of("role", _ROLES, "")
+    role = given.one_of("role", _ROLES)
     role = "system" if role == "developer" else role
     parts, audio = [], bytearray()
     for each in given.objects("content", MAX_ITEM_PARTS):
@@ -268,7 +268,7 @@ def _item_of(given: Members) -> tuple[Item, bytes]:
 
 
 def _part_of(given: Members, role: str) -> tuple[Part, bytes]:
-    kind = given.one_of("type", _PARTS, "")
+    kind = given.one_of("type", _PARTS)
     if kind == "input_image":
         if role != "user":
             raise given.fault("type", "a part of text: only a user's message has images")

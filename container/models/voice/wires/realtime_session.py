@@ -198,17 +198,12 @@ class SessionSettings:
         spoken = given.inner("audio").inner("output")
         instructions = "" if given.is_null("instructions") else self.instructions
         instructions = given.text("instructions", instructions, most=MAX_INSTRUCTIONS)
-        voice = spoken.value("voice")
-        if isinstance(voice, dict):  # a voice of one's own, by its id
-            voice = spoken.inner("voice").text("id", most=MAX_NAME)
-        else:
-            voice = spoken.text("voice", self.voice, most=MAX_NAME)
         return replace(
             self,
             instructions=instructions,
             modality=_modality(given, self.modality),
             output_format=format_of(spoken, self.output_format),
-            voice=voice,
+            voice=spoken.name_or_id("voice", self.voice),
             speed=spoken.number("speed", 0.25, 4.0, self.speed),
             tools=_tools(given, self.tools),
             tool_choice=_tool_choice(given, self.tool_choice),

@@ -197,6 +197,8 @@ async def test_a_failure_amid_the_audio(failing):
         ({"input": "x" * 4097}, "input has 4097 characters; it must have 1 to 4096"),
         ({"input": ["x"]}, "input is ['x']; it must be a string"),
         ({"voice": 5}, "voice is 5; it must be a string"),
+        ({"voice": "x" * 513}, "voice has 513 characters; it must have at most 512"),
+        ({"voice": {"id": 5}}, "voice.id is 5; it must be a string"),
         ({"response_format": "midi"}, "response_format is 'midi'; it must be one of pcm, wav, mp3"),
         ({"stream_format": "x"}, "stream_format is 'x'; it must be one of audio, sse"),
         ({"speed": 5}, "speed is 5; it must be a number from 0.25 to 4"),
