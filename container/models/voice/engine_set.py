@@ -40,7 +40,7 @@ class Engines:
         speaking: None if no engine speaks.
         answers: None if no engine answers.
         ffmpeg: the program that reads and writes compressed audio; None where it is not installed.
-        pools: the engines that have threads.
+        pools: the engines that have threads; an engine that answers may bring further ones.
     """
 
     settings: VoiceSettings
@@ -65,15 +65,22 @@ class Engines:
         speaks: EnginePool[Speaks] | None = load.pool(
             "speaks", "speaking", settings.speaking_threads
         )
+        answers = load.engine("answers")
+        load.pools += getattr(answers, "pools", ())
         return cls(
             settings=settings,
             turns=TurnDetection(turns),
             hearing=None if hears is None else Hearing(hears),
             speaking=None if speaks is None else Speaking(speaks),
-            answers=load.engine("answers"),
+            answers=answers,
             ffmpeg=shutil.which("ffmpeg"),
             pools=tuple(load.pools),
         )
+
+    @property
+    def loaded(self) -> tuple[Any, ...]:
+        """Every engine; None for one that answers if there is none."""
+        return (*(pool.engine for pool in self.pools), self.answers)
 
     def need(self, what: str, *settings: str) -> None:
         """Check that engines are configured.
@@ -101,7 +108,7 @@ class Engines:
         """End the threads, and unload each engine that has ``unload``; on any thread."""
         for pool in self.pools:
             pool.close()
-        for engine in (*(pool.engine for pool in self.pools), self.answers):
+        for engine in self.loaded:
             if callable(unload := getattr(engine, "unload", None)):
                 unload()
 

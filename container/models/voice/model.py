@@ -9,6 +9,7 @@ from typing import Final
 from partway.container.errors import ModelError
 from partway.container.model import Model, Opening, Reply, Request, request_route, route
 from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.metrics import VoiceMetrics
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.speech_requests import answer_speech
@@ -54,6 +55,7 @@ class Voice(Model):
             ValueError: a setting names no engine.
         """
         self.engines = Engines.load(self.settings, model_dir)
+        self.metrics.register(VoiceMetrics(self.engines))
         self._bodies = HeldBodies()
         self._transcriptions = Transcriptions(self.engines, self._bodies)
 
