@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sysconfig
 import traceback
@@ -105,6 +106,15 @@ class SettingsRefused(ValueError):
 
 class CannotServe(Exception):
     """A server cannot serve, or cannot go on, for a reason outside it; the text says which."""
+
+
+def without_frames(error: asyncio.CancelledError) -> asyncio.CancelledError:
+    """Return a cancellation without its traceback, to be raised again where a task ends.
+
+    In Python 3.11 a frame of ``asyncio.TaskGroup`` refers to the cancellation, and the traceback to
+    that frame. Together they keep the task's objects until the garbage collector runs.
+    """
+    return error.with_traceback(None)
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -10,7 +10,7 @@ from typing import Any
 
 from multidict import CIMultiDictProxy, MultiMapping
 
-from partway.container.errors import ModelError, cause_of, log_failure, reason_of
+from partway.container.errors import ModelError, cause_of, log_failure, reason_of, without_frames
 from partway.container.fair_scheduling import HandlerScheduler
 from partway.container.figures import Ending
 from partway.container.incoming import Fragments, Inbox, Messages
@@ -386,6 +386,8 @@ async def _contained(
     """Run a handler; turn exceptions that would end the loop into a failure of this handler."""
     try:
         await handler(stream)
+    except asyncio.CancelledError as error:
+        raise without_frames(error) from None
     except (SystemExit, KeyboardInterrupt) as error:
         raise ordinary(error) from error
 

@@ -226,14 +226,17 @@ class HeldBodies:
         Raises:
             Busy: all bodies together exceed :data:`~partway.container.limits.MAX_HELD_BODIES`.
         """
-        held = bytearray()
+        held, size = bytearray(), 0
         try:
             async for chunk in body:
                 held += chunk
+                size += len(chunk)
                 self._count(len(chunk))
-            yield bytes(held)
+            whole = bytes(held)
+            held.clear()  # or the body would be there twice
+            yield whole
         finally:
-            self._held -= len(held)
+            self._held -= size
 
     @contextmanager
     def counting(self, size: int) -> Iterator[None]:

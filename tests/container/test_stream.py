@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import re
 import socket
 import struct
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -499,6 +501,32 @@ async def test_a_close_of_another_code_says_that_the_client_has_gone(code: int) 
         await run
     assert seen == [True]
     assert stream.client_gone
+
+
+async def test_what_a_cancelled_handler_kept_is_freed_without_the_collector() -> None:
+    class State:
+        """Kept for one stream."""
+
+    kept: list[weakref.ref[State]] = []
+    at_work = asyncio.Event()
+
+    async def handler(stream: Stream) -> None:
+        state = State()
+        kept.append(weakref.ref(state))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.Event().wait())
+            at_work.set()
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with streaming(handler) as (_, client, run):
+            await at_work.wait()
+            client.send_close(1001)
+            await run
+            await until(lambda: kept[0]() is None)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.clause("1.5-12")

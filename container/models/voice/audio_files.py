@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -34,12 +33,17 @@ _MESSAGES: Final = 4_096
 
 
 class AudioFiles:
-    """Reads the files of all requests, a few at once."""
+    """Reads the files of all requests, a few at once.
 
-    def __init__(self) -> None:
+    Args:
+        ffmpeg: the program; None where it is not installed.
+    """
+
+    def __init__(self, ffmpeg: str | None) -> None:
+        self._ffmpeg = ffmpeg
         self._free = asyncio.Semaphore(FILES_AT_ONCE)
 
-    async def read(self, data: bytes) -> Samples:
+    async def read(self, data: bytes | memoryview) -> Samples:
         """Return a file's audio, as :func:`read_audio` does, on a thread.
 
         Raises:
@@ -53,14 +57,18 @@ class AudioFiles:
             raise Busy(
                 f"{FILES_AT_ONCE} files are being read, and none has ended within {FILE_WAIT:g} s"
             ) from None
-        reading = in_thread(read_audio, data, name="partway-audio-file")
+        reading = in_thread(read_audio, data, self._ffmpeg, name="partway-audio-file")
         # Giving up does not end the thread, which holds its place until its end.
         reading.add_done_callback(lambda _: self._free.release())
         return await asyncio.shield(reading)
 
 
-def read_audio(data: bytes) -> Samples:
+def read_audio(data: bytes | memoryview, ffmpeg: str | None) -> Samples:
     """Return a file's audio, mono at ``HEARING_RATE``; the call blocks.
+
+    Args:
+        data: the file.
+        ffmpeg: reads all but WAV files; None where it is not installed.
 
     Raises:
         ModelError: the file cannot be read, or is too long; the status is 400.
@@ -72,16 +80,16 @@ def read_audio(data: bytes) -> Samples:
             return read_wav(data, MAX_FILE_SECONDS)
         except WavFault as fault:
             raise ModelError(f"file: {fault}", status=400) from None
-    if (program := shutil.which("ffmpeg")) is None:
+    if ffmpeg is None:
         raise ModelError(
             "file is no WAV file, and reading other kinds needs ffmpeg, which is not installed "
             "here; it must be a WAV file",
             status=400,
         )
-    return _decoded(program, data)
+    return _decoded(ffmpeg, data)
 
 
-def _decoded(program: str, data: bytes) -> Samples:
+def _decoded(program: str, data: bytes | memoryview) -> Samples:
     # A file that can be searched: in many of them the index comes last.
     with tempfile.NamedTemporaryFile(prefix="partway-") as file, tempfile.TemporaryFile() as made:
         file.write(data)

@@ -116,7 +116,7 @@ def mono(samples: Samples, channels: int) -> Samples:
     return mean
 
 
-def decode(data: bytes, encoding: Encoding) -> Samples:
+def decode(data: bytes | memoryview, encoding: Encoding) -> Samples:
     """Return the samples of whole bytes."""
     if encoding == "linear16":
         return np.frombuffer(data, "<i2").astype(np.int16, copy=False)

@@ -9,15 +9,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Generic, ParamSpec, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
 from partway.container.errors import Busy, ModelError, TooSlow
 from partway.container.threads import post
-from partway.container.workers import Processes, Threads, Workers
+from partway.container.workers import JobFigures, Processes, Threads, Workers
 
 _E = TypeVar("_E")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+_NO_JOBS: Final = JobFigures(0, 0, 0)
 
 
 class EnginePool(Generic[_E]):
@@ -27,11 +29,15 @@ class EnginePool(Generic[_E]):
         engine: the engine; it is loaded already.
         name: the engine's word in errors, such as ``hearing``.
         threads: the number of threads, and the bounds of their queue.
+
+    Attributes:
+        engine: as given.
+        name: as given.
     """
 
     def __init__(self, engine: _E, name: str, threads: Threads) -> None:
         self.engine = engine
-        self._name = name
+        self.name = name
         self._crew = _Crew(threads)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[Workers] | None = None
@@ -72,10 +78,15 @@ class EnginePool(Generic[_E]):
         except (Busy, TooSlow) as error:
             raise self._named(error) from None
 
+    @property
+    def figures(self) -> JobFigures:
+        """The numbers of running, waiting and refused jobs; any thread may read them."""
+        return _NO_JOBS if self._workers is None else self._workers.figures
+
     def trouble(self) -> str | None:
         """Why the threads cannot serve, for ``/ping``; None if they can."""
         reason = None if self._workers is None else self._workers.trouble()
-        return None if reason is None else f"the {self._name} engine: {reason}"
+        return None if reason is None else f"the {self.name} engine: {reason}"
 
     def close(self) -> None:
         """End every job and thread; on any thread."""
@@ -106,8 +117,8 @@ class EnginePool(Generic[_E]):
 
     def _named(self, error: ModelError) -> ModelError:
         if isinstance(error, Busy):
-            return Busy(f"the {self._name} engine is busy: {error.reason}")
-        return TooSlow(f"the {self._name} engine is too slow: {error.reason}")
+            return Busy(f"the {self.name} engine is busy: {error.reason}")
+        return TooSlow(f"the {self.name} engine is too slow: {error.reason}")
 
 
 class _Crew:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ class Engines:
         hearing: None if no engine hears.
         speaking: None if no engine speaks.
         answers: None if no engine answers.
-        pools: the engines that have threads.
+        ffmpeg: the program that reads and writes compressed audio; None where it is not installed.
+        pools: the engines that have threads; an engine that answers may bring further ones.
     """
 
     settings: VoiceSettings
@@ -46,11 +48,12 @@ class Engines:
     hearing: Hearing | None
     speaking: Speaking | None
     answers: Answers | None
+    ffmpeg: str | None
     pools: tuple[EnginePool[Any], ...]
 
     @classmethod
     def load(cls, settings: VoiceSettings, model_dir: Path) -> Engines:
-        """Load each engine, one after the other.
+        """Load each engine, one after the other, and find ffmpeg on the path.
 
         Raises:
             ValueError: a setting names no engine.
@@ -62,14 +65,22 @@ class Engines:
         speaks: EnginePool[Speaks] | None = load.pool(
             "speaks", "speaking", settings.speaking_threads
         )
+        answers = load.engine("answers")
+        load.pools += getattr(answers, "pools", ())
         return cls(
             settings=settings,
             turns=TurnDetection(turns),
             hearing=None if hears is None else Hearing(hears),
             speaking=None if speaks is None else Speaking(speaks),
-            answers=load.engine("answers"),
+            answers=answers,
+            ffmpeg=shutil.which("ffmpeg"),
             pools=tuple(load.pools),
         )
+
+    @property
+    def loaded(self) -> tuple[Any, ...]:
+        """Every engine; None for one that answers if there is none."""
+        return (*(pool.engine for pool in self.pools), self.answers)
 
     def need(self, what: str, *settings: str) -> None:
         """Check that engines are configured.
@@ -97,7 +108,7 @@ class Engines:
         """End the threads, and unload each engine that has ``unload``; on any thread."""
         for pool in self.pools:
             pool.close()
-        for engine in (*(pool.engine for pool in self.pools), self.answers):
+        for engine in self.loaded:
             if callable(unload := getattr(engine, "unload", None)):
                 unload()
 

@@ -1,7 +1,9 @@
 """The four interfaces of the engines behind ``voice``.
 
 An engine is a plain class. ``load`` is called once, on a thread, before ``/ping`` answers 200. An
-engine that cannot work raises a :class:`~partway.container.errors.ModelError` with its reason.
+engine that cannot work raises a :class:`~partway.container.errors.ModelError` with its reason. It
+may have ``unload()``, which is called at the end, and ``metrics``, a registry of
+``prometheus_client`` that ``GET /metrics`` shows.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -14,11 +13,8 @@ from partway.container.errors import log_failure, reason_of
 from partway.container.models.voice.audio_formats import AudioFormat, AudioReader
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
-from partway.container.models.voice.limits import (
-    MAX_LISTENER_EVENTS,
-    MAX_UNHEARD_UTTERANCES,
-    MAX_UTTERANCE,
-)
+from partway.container.models.voice.limits import MAX_UTTERANCE
+from partway.container.models.voice.listener_events import Heard, ListenerEvents, NotHeard
 from partway.container.models.voice.speech_turns import (
     LongSilence,
     Pause,
@@ -35,8 +31,6 @@ from partway.container.models.voice.utterances import (
     CUT_WITHIN,
     AudioWindow,
     Ending,
-    Final,
-    HearingFailed,
     Interim,
     ListenerEvent,
     Utterance,
@@ -92,25 +86,6 @@ class ListenerOptions:
         return TurnOptions(self.endpointing, self.eager, self.patience, self.long_silence)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """The reason why an utterance could not be heard."""
-
-    reason: str
-
-
-_Heard = Transcript | _Failure
-
-
-@dataclass(slots=True)
-class _Unheard:
-    """An utterance that is over, with the task that hears it."""
-
-    utterance: Utterance
-    reason: Ending
-    text: asyncio.Task[_Heard]
-
-
 class SpeechListener:
     """Listens to one stream, as an asynchronous context manager; leaving it gives up all hearing.
 
@@ -133,14 +108,10 @@ class SpeechListener:
         self._number = 1  # of the utterance that is open, or comes next
         self._begin: float | None = None  # of the open utterance's audio
         self._taken_until = 0.0  # the end of the last utterance's audio
-        self._eager: asyncio.Task[_Heard] | None = None  # began at the last pause
+        self._eager: asyncio.Task[Heard] | None = None  # began at the last pause
         self._interim: asyncio.Task[None] | None = None
         self._interim_at = 0.0
-        self._unheard: deque[_Unheard | LongSilence] = deque()
-        self._events: deque[ListenerEvent] = deque()
-        self._ended = False
-        self._changed = asyncio.Event()  # there may be an event
-        self._room = asyncio.Event()  # there may be room for one
+        self._events = ListenerEvents()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
@@ -156,7 +127,6 @@ class SpeechListener:
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
-        self._unheard.clear()
         self._events.clear()
         self._window.drop_before(self._window.end)
         del self._reader  # with its resampler
@@ -178,7 +148,7 @@ class SpeechListener:
         for begin in range(0, len(data), _SLICE):
             if begin:
                 await asyncio.sleep(0)
-            await self._until_room()
+            await self._events.until_room()
             self._take(self._reader.feed(data[begin : begin + _SLICE]))
 
     async def commit(self) -> None:
@@ -186,7 +156,7 @@ class SpeechListener:
 
         It waits while too many utterances wait for their text, as :meth:`feed` does.
         """
-        await self._until_room()
+        await self._events.until_room()
         if not self._over("commit", self._turns.commit()):
             self._commit_nothing()
 
@@ -198,34 +168,18 @@ class SpeechListener:
 
     async def end(self) -> None:
         """End the audio: :meth:`events` ends after the text of the last utterance."""
-        await self._until_room()
+        await self._events.until_room()
         self._take(self._reader.end())
         self._over("end", self._turns.end())
-        self._ended = True
-        self._changed.set()
+        self._events.end()
 
     # --- Its output ------------------------------------------------------------------------------
 
-    async def events(self) -> AsyncIterator[ListenerEvent]:
+    def events(self) -> AsyncIterator[ListenerEvent]:
         """Yield what happens, until all is reported after :meth:`end`."""
-        while True:
-            while self._events:
-                event = self._events.popleft()
-                self._room.set()
-                yield event
-            if self._ended and not self._unheard:
-                return
-            self._changed.clear()
-            await self._changed.wait()
+        return self._events.all()
 
     # --- Audio -----------------------------------------------------------------------------------
-
-    async def _until_room(self) -> None:
-        while (
-            len(self._unheard) >= MAX_UNHEARD_UTTERANCES or len(self._events) >= MAX_LISTENER_EVENTS
-        ):
-            self._room.clear()
-            await self._room.wait()
 
     def _take(self, audio: Samples) -> None:
         self._window.add(audio)
@@ -246,18 +200,17 @@ class SpeechListener:
             case SpeechStarted(at):
                 self._begin = max(at - _LEAD, self._taken_until, self._window.start)
                 self._interim_at = self._begin + _FIRST_INTERIM - _INTERIM_EVERY
-                self._emit(event)
+                self._events.add(event)
             case SpeechResumed():
                 self._give_up_eager()
             case Pause(at):
                 self._pause(at)
             case SpeechStopped():
-                self._emit(event)
+                self._events.add(event)
             case TurnEnded(_, end):
                 self._finish(min(end + _TAIL, self._window.end), "endpoint")
             case LongSilence():
-                self._unheard.append(event)
-                self._settle()
+                self._events.add_silence(event)
 
     def _pause(self, at: float) -> None:
         """Hear an utterance that may be over, and judge whether it is."""
@@ -273,7 +226,7 @@ class SpeechListener:
         now = self._window.end
         for event in events:
             if isinstance(event, SpeechStopped):
-                self._emit(event)
+                self._events.add(event)
         if self._begin is None:
             if self._manual or not self._may_have_missed_a_word():
                 return False
@@ -292,9 +245,7 @@ class SpeechListener:
 
     def _commit_nothing(self) -> None:
         """Report a commit with the last text that is not reported yet, or with an empty one."""
-        last = next((each for each in reversed(self._unheard) if isinstance(each, _Unheard)), None)
-        if last is not None and last.reason in ("endpoint", "cut"):
-            last.reason = "commit"
+        if self._events.commit_last():
             return
         now = self._window.end
         self._begin = now
@@ -321,8 +272,7 @@ class SpeechListener:
         self._forget_open()
         self._taken_until = end
         self._number += 1
-        self._unheard.append(_Unheard(utterance, reason, text))
-        text.add_done_callback(lambda _: self._settle())
+        self._events.add_utterance(utterance, reason, text)
 
     def _forget_open(self) -> None:
         self._begin = None
@@ -339,7 +289,7 @@ class SpeechListener:
     def _want_interim(self, begin: float) -> None:
         """Hear the open utterance so far, unless there is other work to do."""
         now = self._window.end
-        idle = self._interim is None and self._eager is None and not self._unheard
+        idle = self._interim is None and self._eager is None and not self._events.wait_for_texts
         if now - self._interim_at >= _INTERIM_EVERY and idle and self._hearing.is_idle:
             self._interim_at = now
             self._interim = self._spawn(self._hear_interim(self._utterance(begin, now)))
@@ -348,19 +298,17 @@ class SpeechListener:
         self._report_interim(utterance, await self._hear(utterance))
         self._interim = None
 
-    async def _hear_eagerly(self, utterance: Utterance) -> _Heard:
+    async def _hear_eagerly(self, utterance: Utterance) -> Heard:
         text = await self._hear(utterance)
         if self._interims:
             self._report_interim(utterance, text)
         return text
 
-    def _report_interim(self, utterance: Utterance, text: _Heard) -> None:
+    def _report_interim(self, utterance: Utterance, text: Heard) -> None:
         if isinstance(text, Transcript) and text.text and utterance.id == self._number:
-            self._emit(Interim(utterance, text))
+            self._events.add(Interim(utterance, text))
 
-    async def _hear_finally(
-        self, utterance: Utterance, eager: asyncio.Task[_Heard] | None
-    ) -> _Heard:
+    async def _hear_finally(self, utterance: Utterance, eager: asyncio.Task[Heard] | None) -> Heard:
         """Return the text that was heard eagerly, or hear it now."""
         if eager is not None:
             text = await eager
@@ -368,12 +316,12 @@ class SpeechListener:
                 return text
         return await self._hear(utterance)
 
-    async def _hear(self, utterance: Utterance) -> _Heard:
+    async def _hear(self, utterance: Utterance) -> Heard:
         try:
             return await self._hearing.transcribe(utterance.audio, self.hearing_options)
         except Exception as error:
             log_failure(_log, "hearing", error)
-            return _Failure(reason_of(error))
+            return NotHeard(reason_of(error))
 
     async def _judge(self, utterance: Utterance) -> None:
         """Judge whether the turn is complete, unless it has ended or goes on meanwhile."""
@@ -385,30 +333,6 @@ class SpeechListener:
             return
         if self._eager is eager and utterance.id == self._number:
             self._turns.judge(complete=complete)
-
-    def _settle(self) -> None:
-        """Report all texts that are known, in order."""
-        while self._unheard:
-            first = self._unheard[0]
-            if isinstance(first, LongSilence):
-                self._unheard.popleft()
-                self._emit(first)
-                continue
-            if not first.text.done() or first.text.cancelled():
-                return
-            self._unheard.popleft()
-            text = first.text.result()
-            if isinstance(text, Transcript):
-                self._emit(Final(first.utterance, text, first.reason))
-            else:
-                self._emit(HearingFailed(first.utterance, text.reason, first.reason))
-        self._room.set()
-        self._changed.set()
-
-    def _emit(self, event: ListenerEvent) -> None:
-        self._events.append(event)
-        self._room.set()
-        self._changed.set()
 
     def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.get_running_loop().create_task(work)

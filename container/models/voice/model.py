@@ -9,6 +9,7 @@ from typing import Final
 from partway.container.errors import ModelError
 from partway.container.model import Model, Opening, Reply, Request, request_route, route
 from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.metrics import VoiceMetrics
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.speech_requests import answer_speech
@@ -19,6 +20,7 @@ from partway.container.models.voice.wires.listen_query import ListenQuery
 from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
 from partway.container.models.voice.wires.speak import SpeakStream
 from partway.container.models.voice.wires.speak_request import answer_speak
+from partway.container.serving.body import HeldBodies
 from partway.container.stream import Stream
 
 #: The paths of streams, and the settings of the engines that each needs.
@@ -53,7 +55,9 @@ class Voice(Model):
             ValueError: a setting names no engine.
         """
         self.engines = Engines.load(self.settings, model_dir)
-        self._transcriptions = Transcriptions(self.engines)
+        self.metrics.register(VoiceMetrics(self.engines))
+        self._bodies = HeldBodies()
+        self._transcriptions = Transcriptions(self.engines, self._bodies)
 
     def unload(self) -> None:
         self.engines.close()
@@ -105,9 +109,9 @@ class Voice(Model):
     @request_route("v1/audio/speech")
     async def audio_speech(self, request: Request) -> Reply:
         """Turn the text of a request into speech."""
-        return await answer_speech(request, self.engines)
+        return await answer_speech(request, self.engines, self._bodies)
 
     @request_route("v1/speak")
     async def speak_request(self, request: Request) -> Reply:
         """Turn the text of a request into speech, in Deepgram's form."""
-        return await answer_speak(request, self.engines)
+        return await answer_speak(request, self.engines, self._bodies)

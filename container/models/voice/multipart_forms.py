@@ -30,11 +30,11 @@ class Form:
     """A form.
 
     Attributes:
-        file: the content of the field ``file``; None without such a field.
+        file: the content of the field ``file``, a part of the body; None without such a field.
         fields: the texts of the other fields.
     """
 
-    file: bytes | None = None
+    file: memoryview | None = None
     fields: MultiDict[str] = field(default_factory=MultiDict)
 
     @property
@@ -87,7 +87,7 @@ def read_form(content_type: str, body: bytes) -> Form:
                 f"{name[:40]} has {len(content)} bytes; it must have at most {MAX_FORM_FIELD}",
                 status=400,
             )
-        form.fields.add(name, content.decode("utf-8", "replace"))
+        form.fields.add(name, bytes(content).decode("utf-8", "replace"))
     return form
 
 
@@ -107,7 +107,7 @@ def _boundary(content_type: str) -> bytes:
     return boundary.encode()
 
 
-def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[bytes, memoryview]]:
     """Yield the head and the content of each part.
 
     A preamble (RFC 2046, section 5.1.1) is refused, except the line's end that some clients send.
@@ -127,7 +127,7 @@ def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[bytes, bytes]]:
                 "a part's headers have no end; an empty line must follow them, within "
                 f"{MAX_FORM_PART_HEAD} bytes"
             )
-        yield body[at:head_end].lstrip(), body[head_end + 4 : end]
+        yield body[at:head_end].lstrip(), memoryview(body)[head_end + 4 : end]
         at = end + 2 + len(mark)
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, Strict
 
+from partway.container.errors import SettingsRefused
+from partway.container.models.chat.settings import ChatSettings
+from partway.container.models.text.settings import TextSettings
 from partway.container.settings import Settings
+
+#: The settings of engines that answer; the engines read them when they load.
+_OF_ANSWERS: Final[Mapping[str, type[Settings]]] = {"chat": ChatSettings, "text": TextSettings}
 
 _SWITCHES: Final = {"0": False, "1": True}
 
@@ -58,6 +65,32 @@ class VoiceSettings(Settings, prefix="PARTWAY_VOICE_"):
     eager_ms: int = Field(160, ge=0, le=10_000)
     interrupts: Switch = Field(default=True, description="0 or 1")
     min_words: int = Field(0, ge=0, le=100)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read the settings, and check those of ``chat`` or ``text`` if that model answers.
+
+        Raises:
+            SettingsRefused: a variable of either model is wrong, missing or unknown.
+        """
+        faults = _faults_of_answers(environment)
+        try:
+            settings = super().from_environment(environment)
+        except SettingsRefused as refused:
+            raise SettingsRefused("\n".join((str(refused), *faults))) from None
+        if faults:
+            raise SettingsRefused(*faults)
+        return settings
+
+
+def _faults_of_answers(environment: Mapping[str, str]) -> tuple[str, ...]:
+    answers, _, _ = environment.get(variable_of("answers"), "").partition(":")
+    try:
+        if (kind := _OF_ANSWERS.get(answers)) is not None:
+            kind.from_environment(environment)
+    except SettingsRefused as refused:
+        return (str(refused),)
+    return ()
 
 
 def variable_of(name: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
@@ -43,11 +42,6 @@ COMPRESSED: Final[Mapping[str, CompressedFormat]] = {
     "aac": CompressedFormat("audio/aac", ("-c:a", "aac", "-f", "adts")),
     "flac": CompressedFormat("audio/flac", ("-f", "flac")),
 }
-
-
-def encoder() -> str | None:
-    """Return the path of ffmpeg; None where it is not installed."""
-    return shutil.which("ffmpeg")
 
 
 async def encoded(

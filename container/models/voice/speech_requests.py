@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from partway.container.errors import ModelError
 from partway.container.model import Reply, Request
@@ -25,15 +25,18 @@ from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import SpeakingOptions
 from partway.container.models.voice.limits import (
+    MAX_NAME,
     MAX_SPEECH_BODY,
     MAX_SPEECH_INPUT,
     MAX_WHOLE_WAV,
 )
 from partway.container.models.voice.speaking import Speaking
-from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, encoder
-from partway.container.models.voice.speech_formats import refused, speed_of
+from partway.container.models.voice.speech_encoders import COMPRESSED, encoded
+from partway.container.models.voice.speech_formats import speed_of
 from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wav_header import wav_header
+from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
+from partway.container.serving.body import HeldBodies
 from partway.protocol.openai.errors import error_body
 
 _log = logging.getLogger("partway.container.voice")
@@ -79,55 +82,65 @@ def read_speech_request(body: bytes) -> SpeechRequest:
     members = object_of(body)
     if members is None:
         raise ModelError("the body must be a JSON object", status=400)
-    text = _string(members, "input")
+    try:
+        return _request_of(Members(members))
+    except RealtimeFault as fault:
+        raise ModelError(fault.message, status=400) from None
+
+
+def _request_of(given: Members) -> SpeechRequest:
+    text = given.text("input")
     if not 1 <= len(text) <= MAX_SPEECH_INPUT:
         raise ModelError(
             f"input has {len(text)} characters; it must have 1 to {MAX_SPEECH_INPUT}", status=400
         )
-    voice = members.get("voice")
-    if isinstance(voice, dict):  # OpenAI's form of a voice of one's own
-        members = {**members, "voice": voice.get("id")}
-    speed = members.get("speed")
+    speed = given.value("speed")
     options = SpeakingOptions(
-        voice=_string(members, "voice"),
+        voice=given.name_or_id("voice"),
         speed=1.0 if speed is None else speed_of(speed),
-        language=_string(members, "language"),
+        language=given.text("language", most=MAX_NAME),
     )
     return SpeechRequest(
         text=text,
         options=options,
-        format=_one_of(members, "response_format", _FORMATS),
-        stream=_one_of(members, "stream_format", _STREAMS),
-        ignored=tuple(sorted(members.keys() - _KNOWN)),
+        format=given.one_of("response_format", _FORMATS, ""),
+        stream=given.one_of("stream_format", _STREAMS, ""),
+        ignored=tuple(sorted(given.ignored(_KNOWN))),
     )
 
 
-async def answer_speech(request: Request, engines: Engines) -> Reply:
-    """Answer a request; an error has OpenAI's form."""
+async def answer_speech(request: Request, engines: Engines, bodies: HeldBodies) -> Reply:
+    """Answer a request; an error has OpenAI's form.
+
+    Args:
+        request: its body is JSON.
+        engines: speak.
+        bodies: bounds the body, with those of other requests.
+    """
     try:
         engines.need(PATH, "speaks")
         assert engines.speaking is not None
-        asked = read_speech_request(await request.read())
+        async with bodies.whole(request.body) as body:
+            asked = read_speech_request(body)
         log_ignored(_log, "members of a request are ignored", PATH, asked.ignored)
-        return await _answer(asked, engines.speaking)
+        return await _answer(asked, engines.speaking, engines.ffmpeg)
     except ModelError as error:
         return Reply(error_body(error.reason, error.status), JSON, status=error.status)
 
 
-async def _answer(asked: SpeechRequest, speaking: Speaking) -> Reply:
+async def _answer(asked: SpeechRequest, speaking: Speaking, ffmpeg: str | None) -> Reply:
     """Begin to speak, so that an early failure still has a status of its own."""
-    program = encoder()
-    format_name = asked.format or ("mp3" if program else "wav")
+    format_name = asked.format or ("mp3" if ffmpeg else "wav")
     compressed = COMPRESSED.get(format_name)
     audio = spoken_audio(speaking, asked.text, asked.options, _AUDIO)
     if compressed is not None:
-        if program is None:
+        if ffmpeg is None:
             raise ModelError(
                 f"response_format is {format_name!r}, which needs ffmpeg, and it is not installed "
                 "here; it must be pcm or wav",
                 status=400,
             )
-        audio = encoded(program, audio, _AUDIO, compressed)
+        audio = encoded(ffmpeg, audio, _AUDIO, compressed)
         content_type = compressed.content_type
     else:
         content_type = f"audio/{format_name}"
@@ -183,20 +196,3 @@ class SpeechEvents(AsyncIterator[bytes]):
 
 #: No engine here counts tokens; OpenAI's clients need the members.
 _USAGE: Final = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-
-
-def _string(members: Mapping[str, Any], name: str) -> str:
-    """Return a member that is a string; empty if it is absent."""
-    value = members.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise refused(name, value, "a string")
-    return value
-
-
-def _one_of(members: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
-    value = _string(members, name)
-    if value and value not in known:
-        raise refused(name, value, f"one of {', '.join(known)}")
-    return value

@@ -115,12 +115,17 @@ class TranscriptionRequest:
 
 
 class Transcriptions:
-    """Answers requests for transcriptions; their bodies and their audio together are bounded."""
+    """Answers requests for transcriptions.
 
-    def __init__(self, engines: Engines) -> None:
+    Args:
+        engines: hear.
+        bodies: bounds the bodies and their audio, with those of other requests.
+    """
+
+    def __init__(self, engines: Engines, bodies: HeldBodies) -> None:
         self._engines = engines
-        self._held = HeldBodies()
-        self._files = AudioFiles()
+        self._bodies = bodies
+        self._files = AudioFiles(engines.ffmpeg)
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request; an error has OpenAI's form."""
@@ -128,8 +133,7 @@ class Transcriptions:
             self._engines.need(PATH, "hears")
             assert self._engines.hearing is not None
             async with AsyncExitStack() as held:
-                asked, audio = await self._read(request)
-                held.enter_context(self._held.counting(audio.nbytes))
+                asked, audio = await self._read(request, held)
                 texts = heard(self._engines.hearing, audio, asked.options)
                 if not asked.streams:
                     return _whole(asked, [each async for each in texts], _seconds(audio))
@@ -140,15 +144,19 @@ class Transcriptions:
         except ModelError as error:
             return Reply(error_body(error.reason, error.status), JSON, status=error.status)
 
-    async def _read(self, request: Request) -> tuple[TranscriptionRequest, Samples]:
-        """Return what is asked, and the file's audio."""
-        async with self._held.whole(request.body) as body:
+    async def _read(
+        self, request: Request, held: AsyncExitStack
+    ) -> tuple[TranscriptionRequest, Samples]:
+        """Return what is asked, and the file's audio, which counts until ``held`` ends."""
+        async with self._bodies.whole(request.body) as body:
             form = read_form(request.content_type, body)
             asked = TranscriptionRequest.read(form, self._engines.settings.language)
             if form.file is None:
                 raise ModelError("the form has no file; it must have one, named file", status=400)
             log_ignored(_log, "fields of a request are ignored", PATH, asked.ignored)
-            return asked, await self._files.read(form.file)
+            audio = await self._files.read(form.file)
+            held.enter_context(self._bodies.counting(audio.nbytes))
+            return asked, audio
 
 
 async def heard(

@@ -43,11 +43,11 @@ class _Form:
         return self.channels * self.bits // 8
 
 
-def is_wav(data: bytes) -> bool:
+def is_wav(data: bytes | memoryview) -> bool:
     return data[:4] == b"RIFF" and data[8:12] == b"WAVE"
 
 
-def read_wav(data: bytes, most_seconds: float) -> Samples:
+def read_wav(data: bytes | memoryview, most_seconds: float) -> Samples:
     """Return a file's audio, mono at ``HEARING_RATE``; several channels are averaged.
 
     A file whose end is missing has the audio that is there.
@@ -66,7 +66,7 @@ def read_wav(data: bytes, most_seconds: float) -> Samples:
     raise WavFault("the WAV file has no data")
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
+def _chunks(data: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
     view = memoryview(data)
     at = 12
     while at + 8 <= len(data):
@@ -96,7 +96,7 @@ def _form(chunk: memoryview) -> _Form:
 
 
 def _audio(chunk: memoryview, form: _Form, most_seconds: float) -> Samples:
-    whole = bytes(chunk[: len(chunk) - len(chunk) % form.frame])
+    whole = chunk[: len(chunk) - len(chunk) % form.frame]
     seconds = len(whole) / form.frame / form.rate
     if seconds > most_seconds:
         raise WavFault(f"the audio has {seconds:.0f} s; it must have at most {most_seconds:.0f}")
@@ -105,8 +105,8 @@ def _audio(chunk: memoryview, form: _Form, most_seconds: float) -> Samples:
     return np.concatenate([resampler.feed(samples), resampler.end()])
 
 
-def _samples(data: bytes, form: _Form) -> Samples:
-    """Return 16-bit samples; lower bits are dropped."""
+def _samples(data: memoryview, form: _Form) -> Samples:
+    """Return 16-bit samples in memory of their own; lower bits are dropped."""
     if form.kind == _FLOAT:
         values = np.frombuffer(data, f"<f{form.bits // 8}") * 32768
         rounded: Samples = np.clip(np.rint(np.nan_to_num(values)), -32768, 32767).astype(np.int16)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.container.errors import BodyError
-from partway.container.serving.body import ChunkedRequest, IncomingBody
+from partway.container.errors import BodyError, Busy
+from partway.container.serving import body as body_module
+from partway.container.serving.body import ChunkedRequest, HeldBodies, IncomingBody
 from partway.container.serving.exchange import RuntimeExchange
 from partway.protocol.errors import ClientLeft
 from partway.protocol.http1.parser import RequestParser
 from partway.protocol.http1.request import Http1Head, Http1Request
-from partway.protocol.limits import HTTP1_HELD_BYTES, PART_OVERHEAD
+from partway.protocol.limits import HTTP1_HELD_BYTES, MIB, PART_OVERHEAD
 from tests.container.serving.conftest import Serve
 from tests.container.wire import until
 
@@ -53,6 +55,28 @@ async def whole(body: IncomingBody) -> bytes:
 
 async def items(body: IncomingBody) -> list[bytes]:
     return [item async for item in body]
+
+
+async def test_a_held_body_is_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_module, "MAX_HELD_BODIES", 5 * MIB)
+    piece = b"x" * MIB
+
+    async def pieces(count: int) -> AsyncIterator[bytes]:
+        for _ in range(count):
+            yield piece
+
+    bodies = HeldBodies()
+    for _ in range(2):
+        tracemalloc.start()
+        try:
+            async with bodies.whole(pieces(4)) as body:
+                assert len(body) == 4 * MIB
+                assert tracemalloc.get_traced_memory()[0] < 5 * MIB
+                with pytest.raises(Busy, match="exceed 5242880 bytes"):
+                    async with bodies.whole(pieces(2)):
+                        pass
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.parametrize("size", [0, 1, 5000, 3 * HTTP1_HELD_BYTES, 3_000_000])

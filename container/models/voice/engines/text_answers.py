@@ -16,7 +16,11 @@ from partway.container.workers import Workers
 
 
 class TextAnswers:
-    """Answers by the language model in a directory; ``PARTWAY_TEXT_…`` are its settings."""
+    """Answers by the language model in a directory; ``PARTWAY_TEXT_…`` are its settings.
+
+    Attributes:
+        pools: the model with the threads that tokenize, for the owner to close and unload.
+    """
 
     def load(self, place: Path | None) -> None:
         """Load the model.
@@ -35,14 +39,10 @@ class TextAnswers:
 
         self._model = text.Text(TextSettings.from_environment(os.environ))
         # The threads that tokenize are started by the loop that uses them.
-        self._tokenizing = EnginePool(self._model, "answering", text.TOKENIZING)
-        self._model.workers = cast("Workers", self._tokenizing)
+        tokenizing = EnginePool(self._model, "answering", text.TOKENIZING)
+        self._model.workers = cast("Workers", tokenizing)
         self._model.load(place)
-
-    def unload(self) -> None:
-        """End the model's threads; on any thread."""
-        self._tokenizing.close()
-        self._model.unload()
+        self.pools = (tokenizing,)
 
     async def answer(
         self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]

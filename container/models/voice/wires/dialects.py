@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
 
+from partway.container.models.openai_events import json_of
+from partway.container.models.voice.limits import MAX_INSTRUCTIONS
 from partway.container.models.voice.wires.realtime_events import event
-from partway.container.models.voice.wires.realtime_faults import RealtimeFault
+from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import ClientEvent, event_of
 
 
@@ -53,6 +55,21 @@ def nvidia_error(kind: str, code: str, reason: str) -> str:
     """Return an ``error`` event as NVIDIA's clients read it."""
     error = {"type": kind, "code": code, "message": reason}
     return event("error", message=reason, error=error)
+
+
+def kept_session(members: Members) -> Mapping[str, Any]:
+    """Return the session of NVIDIA's dialects, which answers repeat.
+
+    Raises:
+        RealtimeFault: it is too long.
+    """
+    session: Mapping[str, Any] = members.value("session") or {}
+    if (size := len(json_of(session))) > 2 * MAX_INSTRUCTIONS:
+        raise RealtimeFault(
+            f"session has {size} bytes of JSON; it must have at most {2 * MAX_INSTRUCTIONS}",
+            param="session",
+        )
+    return session
 
 
 def unknown_type(message: ClientEvent, known: Sequence[str]) -> RealtimeFault:

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from partway.container.errors import ModelError
-from partway.container.models.openai_events import json_of
 from partway.container.models.voice.audio_formats import (
     LEAST_RATE,
     MOST_RATE,
@@ -26,7 +25,12 @@ from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_NAME
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed, Interim
-from partway.container.models.voice.wires.dialects import nvidia_error, obey_all, unknown_type
+from partway.container.models.voice.wires.dialects import (
+    kept_session,
+    nvidia_error,
+    obey_all,
+    unknown_type,
+)
 from partway.container.models.voice.wires.listen_query import checked_keyterms
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
@@ -66,7 +70,7 @@ class NvidiaHearing:
         self._stream = stream
         self._engines = engines
         self._options = _options(first.members.inner("session"), engines)
-        self._session = _kept_session(first.members)
+        self._session = kept_session(first.members)
         self._listener = SpeechListener(engines.hearing, engines.turns, self._options)
 
     async def run(self, messages: AsyncIterator[str | bytes]) -> None:
@@ -127,21 +131,6 @@ class NvidiaHearing:
 
     async def _refuse(self, fault: RealtimeFault) -> None:
         await self._stream.send(nvidia_error("invalid_request_error", fault.code, fault.message))
-
-
-def _kept_session(members: Members) -> Mapping[str, Any]:
-    """Return the session, which answers repeat.
-
-    Raises:
-        RealtimeFault: it is too long.
-    """
-    session: Mapping[str, Any] = members.value("session") or {}
-    if (size := len(json_of(session))) > 2 * MAX_INSTRUCTIONS:
-        raise RealtimeFault(
-            f"session has {size} bytes of JSON; it must have at most {2 * MAX_INSTRUCTIONS}",
-            param="session",
-        )
-    return session
 
 
 def _options(session: Members, engines: Engines) -> ListenerOptions:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from partway.container.errors import ModelError
 from partway.container.models.voice.audio_formats import (
@@ -25,7 +25,12 @@ from partway.container.models.voice.audio_formats import (
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import SpeakingOptions
 from partway.container.models.voice.limits import MAX_NAME, MAX_UNSPOKEN
-from partway.container.models.voice.wires.dialects import nvidia_error, obey_all, unknown_type
+from partway.container.models.voice.wires.dialects import (
+    kept_session,
+    nvidia_error,
+    obey_all,
+    unknown_type,
+)
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import ClientEvent
@@ -58,7 +63,7 @@ class NvidiaSpeaking:
         assert engines.speaking is not None
         self._stream = stream
         self._speaking = engines.speaking
-        self._voice = _Voice.of(first.members.inner("session"))
+        self._voice, _ = _session_of(first.members)
         self._text = ""
         #: Texts to speak, each with its voice; None for the end of an utterance.
         self._waiting: asyncio.Queue[tuple[str, _Voice] | None] = asyncio.Queue(_MOST_WAITING)
@@ -88,8 +93,7 @@ class NvidiaSpeaking:
                 await self._commit()
                 await self._waiting.put(None)
             case "synthesize_session.update":
-                self._voice = _Voice.of(message.members.inner("session"))
-                session = message.members.value("session") or {}
+                self._voice, session = _session_of(message.members)
                 await self._stream.send(event("synthesize_session.updated", session=session))
             case _:
                 raise unknown_type(message, _KNOWN)
@@ -162,3 +166,12 @@ class _Voice:
         language = text.text("language_code", most=MAX_NAME).partition("-")[0].lower()
         options = SpeakingOptions(voice=text.text("voice_name", most=MAX_NAME), language=language)
         return cls(options, AudioFormat("linear16", rate, 1))
+
+
+def _session_of(members: Members) -> tuple[_Voice, Mapping[str, Any]]:
+    """Return the voice of a message's session, and the session as answers repeat it.
+
+    Raises:
+        RealtimeFault: a member has another value than it may have, or the session is too long.
+    """
+    return _Voice.of(members.inner("session")), kept_session(members)

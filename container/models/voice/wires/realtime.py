@@ -12,7 +12,7 @@ from typing import Final
 
 from multidict import MultiMapping
 
-from partway.container.errors import cause_of, log_failure, reason_of
+from partway.container.errors import cause_of, log_failure, reason_of, without_frames
 from partway.container.models.ignored_names import IgnoredNames
 from partway.container.models.voice.conversation import (
     ConversationItems,
@@ -294,6 +294,8 @@ class RealtimeStream:
     async def _respond(self, response: Response) -> None:
         try:
             await response.run()
+        except asyncio.CancelledError as error:
+            raise without_frames(error) from None
         except Exception as error:
             cause = cause_of(error)
             if isinstance(cause, StreamClosed):

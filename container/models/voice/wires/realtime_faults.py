@@ -1,4 +1,7 @@
-"""Faults of a client's Realtime events; each is answered with an ``error`` event."""
+"""Reading a client's JSON objects by type, and their faults.
+
+A fault of a stream's event is answered with an ``error`` event, and one of a request with 400.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from partway.container.models.chat.json_objects import quoted
-from partway.container.models.voice.limits import MAX_ITEM_TEXT
+from partway.container.models.voice.limits import MAX_ITEM_TEXT, MAX_NAME
 
 #: Most characters of a name that is reported.
 _SHOWN: Final = 40
@@ -17,7 +20,7 @@ _MOST_IGNORED: Final = 64
 
 
 class RealtimeFault(Exception):
-    """An event that cannot be obeyed; the session goes on.
+    """An event that cannot be obeyed, or a wrong request; a session goes on.
 
     Attributes:
         code: a name for programs, such as ``invalid_value``.
@@ -95,8 +98,17 @@ class Members:
             )
         return value
 
-    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        value = self.text(name, default)
+    def name_or_id(self, name: str, default: str = "") -> str:
+        """Return a name, or the ``id`` of an object: OpenAI's form of a voice of one's own."""
+        if isinstance(self._members.get(name), dict):
+            return self.inner(name).text("id", most=MAX_NAME)
+        return self.text(name, default, most=MAX_NAME)
+
+    def one_of(self, name: str, allowed: tuple[str, ...], default: str | None = None) -> str:
+        """Return one of some strings; without a default it must be there."""
+        if default is not None and self._members.get(name) is None:
+            return default
+        value = self.text(name)
         if value not in allowed:
             raise self.fault(name, f"one of {', '.join(allowed)}")
         return value

@@ -20,6 +20,7 @@ from partway.container.models.voice.limits import (
     MAX_UTTERANCE,
 )
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
+from partway.container.models.voice.wires.realtime_listening import hearing_options
 from partway.container.models.voice.wires.realtime_session import SessionSettings
 
 _log = logging.getLogger("partway.container.voice")
@@ -101,9 +102,7 @@ class ItemHearing:
     async def _text_of(self, audio: bytes, settings: SessionSettings) -> str:
         if self._engines.hearing is None:
             raise ModelError("this container hears nothing")
-        transcribing = settings.transcribing
-        language = transcribing.language if transcribing else ""
-        options = HearingOptions(language=language or self._engines.settings.language)
+        options = hearing_options(settings.transcribing, self._engines.settings.language)
         samples = await _samples_of(audio, settings.input_format)
         return await _heard(self._engines.hearing, samples, options)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.limits import MAX_INSTRUCTIONS, MAX_NAME
 from partway.container.models.voice.wires.realtime_faults import Members
 
@@ -95,6 +96,17 @@ def transcribing_of(heard: Members, usual: Transcribing | None) -> Transcribing 
         language=given.text("language", before.language)[:35],  # as long as a tag of BCP 47
         prompt=given.text("prompt", before.prompt)[:MAX_INSTRUCTIONS],
     )
+
+
+def hearing_options(transcribing: Transcribing | None, language: str) -> HearingOptions:
+    """Return the wishes for the engine that hears.
+
+    Args:
+        transcribing: a session's; None if no transcripts are reported.
+        language: of a session that names none.
+    """
+    wishes = transcribing or Transcribing()
+    return HearingOptions(language=wishes.language or language, prompt=wishes.prompt)
 
 
 def turns_of(

@@ -197,7 +197,7 @@ def _truncate(event: Members) -> ItemTruncate:
 
 
 def _response_create(event: Members) -> ResponseCreate:
-    response = _older_response(event.inner("response"))
+    response = event.inner("response")
     metadata = _metadata_of(response)
     context = None
     if response.value("input") is not None:
@@ -220,19 +220,6 @@ def _metadata_of(response: Members) -> Mapping[str, str] | None:
     for name in kept:
         metadata.text(name, most=MAX_METADATA_VALUE)
     return kept
-
-
-def _older_response(response: Members) -> Members:
-    """Return a response's members in the form of today."""
-    moved = {
-        new: response.value(old)
-        for old, new in (
-            ("modalities", "output_modalities"),
-            ("max_response_output_tokens", "max_output_tokens"),
-        )
-        if response.has(old)
-    }
-    return response.over(moved, without=frozenset()) if moved else response
 
 
 def _referred(given: Members) -> ItemCreate | str:
@@ -270,7 +257,7 @@ def _item_of(given: Members) -> tuple[Item, bytes]:
         answer = Item(name, kind, status=status, call_id=given.needed("call_id", most=MAX_NAME))
         answer.output = given.text("output")
         return answer, b""
-    role = given.one_of("role", _ROLES, "")
+    role = given.one_of("role", _ROLES)
     role = "system" if role == "developer" else role
     parts, audio = [], bytearray()
     for each in given.objects("content", MAX_ITEM_PARTS):
@@ -281,7 +268,7 @@ def _item_of(given: Members) -> tuple[Item, bytes]:
 
 
 def _part_of(given: Members, role: str) -> tuple[Part, bytes]:
-    kind = given.one_of("type", _PARTS, "")
+    kind = given.one_of("type", _PARTS)
     if kind == "input_image":
         if role != "user":
             raise given.fault("type", "a part of text: only a user's message has images")

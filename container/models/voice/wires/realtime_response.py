@@ -123,7 +123,7 @@ class Response:
         self._context = context
         self._metadata = metadata
         self._output = ResponseOutput(self.id, conversation, send)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()  # that are not over
         self._answer: ResponseMessage | None = None
         self._calls = ToolCalls()
         self._size = 0  # characters of the answer
@@ -136,7 +136,7 @@ class Response:
 
     def start(self, group: asyncio.TaskGroup, run: Coroutine[Any, Any, None]) -> None:
         """Start the task in which :meth:`run` is called."""
-        self._tasks.append(group.create_task(run))
+        self._spawn(group, run)
 
     async def run(self) -> None:
         """Answer, and say how that ended.
@@ -158,7 +158,7 @@ class Response:
         if self._is_ending:
             return
         self._is_ending = self._is_stopped = True
-        for task in self._tasks:  # the children too, or one sends before its parent ends it
+        for task in list(self._tasks):  # the children too, or one sends before its parent ends it
             task.cancel()
 
     async def stopped(self, reason: str) -> None:
@@ -172,13 +172,18 @@ class Response:
             return
         self._is_stopped = False
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(list(self._tasks))
         await self._finish("cancelled", {"type": "cancelled", "reason": reason})
 
     async def fail(self, reason: str) -> None:
         """End the response by an engine's failure."""
         error = {"type": "server_error", "code": "engine_failed", "message": reason}
         await self._close("failed", {"type": "failed", "error": error})
+
+    def _spawn(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+        task = group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _create(self) -> None:
         if not self._is_created:
@@ -264,7 +269,8 @@ class Response:
                 place, self._output.delta, speaking, options, settings.output_format
             )
             self._answer = spoken
-            self._tasks += [group.create_task(each) for each in (spoken.make(), spoken.play())]
+            self._spawn(group, spoken.make())
+            self._spawn(group, spoken.play())
         await self._output.owe(place.part_added())
         return self._answer
 

@@ -188,23 +188,22 @@ class SessionSettings:
     def responding(self, given: Members) -> SessionSettings:
         """Return the settings with the members that a response may set for itself.
 
+        Args:
+            given: the members, in either form.
+
         Raises:
             RealtimeFault: a member has another value than it may have.
         """
+        given = _modern(given)
         spoken = given.inner("audio").inner("output")
         instructions = "" if given.is_null("instructions") else self.instructions
         instructions = given.text("instructions", instructions, most=MAX_INSTRUCTIONS)
-        voice = spoken.value("voice")
-        if isinstance(voice, dict):  # a voice of one's own, by its id
-            voice = spoken.inner("voice").text("id", most=MAX_NAME)
-        else:
-            voice = spoken.text("voice", self.voice, most=MAX_NAME)
         return replace(
             self,
             instructions=instructions,
             modality=_modality(given, self.modality),
             output_format=format_of(spoken, self.output_format),
-            voice=voice,
+            voice=spoken.name_or_id("voice", self.voice),
             speed=spoken.number("speed", 0.25, 4.0, self.speed),
             tools=_tools(given, self.tools),
             tool_choice=_tool_choice(given, self.tool_choice),

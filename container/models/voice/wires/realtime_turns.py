@@ -13,7 +13,6 @@ from partway.container.errors import ModelError
 from partway.container.models.voice.conversation import ConversationItems, Item, Part, new_id
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.hearing import Hearing
-from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.limits import MAX_ITEM_TEXT
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped
@@ -21,7 +20,7 @@ from partway.container.models.voice.utterances import Final as UtteranceHeard
 from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
-from partway.container.models.voice.wires.realtime_listening import TurnSettings
+from partway.container.models.voice.wires.realtime_listening import TurnSettings, hearing_options
 from partway.container.models.voice.wires.realtime_session import SessionSettings
 
 #: Seconds of silence that end a turn which the turn model holds for incomplete.
@@ -295,16 +294,12 @@ class _Ear:
 
 
 def _options(settings: SessionSettings, engines: Engines) -> ListenerOptions:
-    detection, transcribing = settings.turn_detection, settings.transcribing
-    language = transcribing.language if transcribing else ""
+    detection = settings.turn_detection
     silence = None if detection is None else detection.silence_ms / 1000
     eager = engines.settings.eager_ms / 1000
     return ListenerOptions(
         audio=settings.input_format,
-        hearing=HearingOptions(
-            language=language or engines.settings.language,
-            prompt=transcribing.prompt if transcribing else "",
-        ),
+        hearing=hearing_options(settings.transcribing, engines.settings.language),
         interims=bool(settings.interrupting_words),
         endpointing=silence,
         eager=min(eager, silence or eager),

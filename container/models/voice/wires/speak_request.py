@@ -18,10 +18,11 @@ from partway.container.models.openai_events import JSON, json_of
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.limits import MAX_SPEAK_CHARACTERS, MAX_SPEECH_BODY
 from partway.container.models.voice.speaking import Speaking
-from partway.container.models.voice.speech_encoders import COMPRESSED, encoded, encoder
+from partway.container.models.voice.speech_encoders import COMPRESSED, encoded
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.spoken_audio import BegunAudio, in_wav, spoken_audio
 from partway.container.models.voice.wires.speak_messages import without_pronunciations
+from partway.container.serving.body import HeldBodies
 
 _log = logging.getLogger("partway.container.voice")
 
@@ -31,27 +32,35 @@ PATH: Final = "v1/speak"
 _TYPES: Final = {"linear16": "l16", "mulaw": "PCMU", "alaw": "PCMA"}
 
 
-async def answer_speak(request: Request, engines: Engines) -> Reply:
-    """Answer a request with its audio in chunks; an error has Deepgram's form."""
+async def answer_speak(request: Request, engines: Engines, bodies: HeldBodies) -> Reply:
+    """Answer a request with its audio in chunks; an error has Deepgram's form.
+
+    Args:
+        request: its body is JSON.
+        engines: speak.
+        bodies: bounds the body, with those of other requests.
+    """
     try:
         engines.need(PATH, "speaks")
         assert engines.speaking is not None
-        text = _text_of(await request.read())
-        return await _answer(text, request.query, engines.speaking)
+        async with bodies.whole(request.body) as body:
+            text = _text_of(body)
+        return await _answer(text, request.query, engines.speaking, engines.ffmpeg)
     except ModelError as error:
-        body = {"err_code": "SPEAK_FAILED", "err_msg": error.reason}
-        return Reply(json_of(body), JSON, status=error.status)
+        told = {"err_code": "SPEAK_FAILED", "err_msg": error.reason}
+        return Reply(json_of(told), JSON, status=error.status)
 
 
-async def _answer(text: str, query: MultiMapping[str], speaking: Speaking) -> Reply:
-    program = encoder()
-    usual = "mp3" if program else "linear16"
+async def _answer(
+    text: str, query: MultiMapping[str], speaking: Speaking, ffmpeg: str | None
+) -> Reply:
+    usual = "mp3" if ffmpeg else "linear16"
     encoding = query.get("encoding", usual)
     compressed = COMPRESSED.get(encoding)
     plain = MultiDict(query)
     plain["encoding"] = encoding
     if compressed is not None:
-        if program is None:
+        if ffmpeg is None:
             raise ModelError(
                 f"encoding is {encoding!r}, which needs ffmpeg, and it is not installed here; it "
                 "must be linear16, mulaw or alaw",
@@ -63,8 +72,8 @@ async def _answer(text: str, query: MultiMapping[str], speaking: Speaking) -> Re
     log_ignored(_log, "parameters are ignored", PATH, asked.ignored)
     audio = spoken_audio(speaking, text, asked.options, asked.audio)
     if compressed is not None:
-        assert program is not None
-        audio = encoded(program, audio, asked.audio, compressed)
+        assert ffmpeg is not None
+        audio = encoded(ffmpeg, audio, asked.audio, compressed)
         content_type = compressed.content_type
     elif asked.container == "wav":
         audio = in_wav(audio, asked.audio)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from partway.container.errors import ModelError
-from partway.container.models.voice import audio_files
 from partway.container.models.voice.audio_files import read_audio
 from partway.container.models.voice.interfaces import HEARING_RATE
 from tests.container.models.voice.sounds import tone
@@ -19,9 +18,8 @@ WAV = written(tone(2.0, 24_000).tobytes(), 2, 24_000)
 
 
 @pytest.fixture
-def ffmpeg(monkeypatch: pytest.MonkeyPatch) -> str:
+def ffmpeg() -> str:
     (program,) = package("imageio_ffmpeg").glob("binaries/ffmpeg-*")
-    monkeypatch.setattr(audio_files.shutil, "which", lambda name: str(program))
     return str(program)
 
 
@@ -31,7 +29,7 @@ def test_each_kind_of_file_is_read(kind: str, ffmpeg: str, tmp_path: Path) -> No
     out = tmp_path / f"out.{kind}"
     words = [ffmpeg, "-loglevel", "error", "-i", tmp_path / "in.wav", "-strict", "-2", out]
     subprocess.run([str(word) for word in words], check=True, timeout=60)
-    audio = read_audio(out.read_bytes())
+    audio = read_audio(out.read_bytes(), ffmpeg)
     assert len(audio) == pytest.approx(2 * HEARING_RATE, rel=0.1)
     middle = audio[HEARING_RATE // 2 : HEARING_RATE]
     assert abs(int(middle.max()) - 8_000) < 2_000
@@ -50,4 +48,4 @@ def test_a_file_that_names_another_one_is_not_read(
     secret = tmp_path / "secret.wav"
     secret.write_bytes(WAV)
     with pytest.raises(ModelError, match="file is no audio file that ffmpeg reads"):
-        read_audio(playlist.format(secret).encode())
+        read_audio(playlist.format(secret).encode(), ffmpeg)

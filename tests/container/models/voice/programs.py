@@ -45,9 +45,10 @@ for line in sys.stdin:
 
 def install(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, program: str, code: str = "pass"
-) -> None:
-    """Put a program on the path; ``code`` runs before each text is spoken."""
+) -> str:
+    """Put a program on the path, and return its place; ``code`` runs before each text is spoken."""
     place = folder / name
     place.write_text(f"#!{sys.executable}\n{program.replace('CODE', code)}")
     place.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return str(place)

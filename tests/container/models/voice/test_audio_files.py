@@ -33,7 +33,7 @@ class Reads:
         self.begun: list[bytes] = []
         self.may = threading.Semaphore(0)
 
-    def __call__(self, data: bytes) -> Samples:
+    def __call__(self, data: bytes, ffmpeg: str | None) -> Samples:
         self.begun.append(data)
         assert self.may.acquire(timeout=30)
         return np.zeros(len(data), np.int16)
@@ -53,7 +53,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_two_files_are_read_at_once(reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = AudioFiles()
+    files = AudioFiles("ffmpeg")
     first, second = (asyncio.create_task(files.read(data)) for data in (b"1", b"22"))
     await until(lambda: len(reads.begun) == 2)
     first.cancel()  # its thread goes on, and holds its place
@@ -73,11 +73,11 @@ async def test_two_files_are_read_at_once(reads: Reads, monkeypatch: pytest.Monk
 def test_of_many_messages_the_last_ones_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path, monkeypatch, "ffmpeg", CHATTY)
+    program = install(tmp_path, monkeypatch, "ffmpeg", CHATTY)
     tracemalloc.start()
     try:
         with pytest.raises(ModelError, match=r"xthe last words$"):
-            read_audio(b"junk")
+            read_audio(b"junk", program)
         assert tracemalloc.get_traced_memory()[1] < 2 * MIB
     finally:
         tracemalloc.stop()
@@ -86,7 +86,7 @@ def test_of_many_messages_the_last_ones_are_kept(
 def test_a_program_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path, monkeypatch, "ffmpeg", "import time\ntime.sleep(60)\n")
+    program = install(tmp_path, monkeypatch, "ffmpeg", "import time\ntime.sleep(60)\n")
     monkeypatch.setattr(audio_files, "DECODING", 0.1)
     with pytest.raises(ModelError, match=r"ffmpeg has not read it within 0\.1 s"):
-        read_audio(b"junk")
+        read_audio(b"junk", program)

@@ -246,7 +246,7 @@ async def test_a_long_silence_comes_after_the_text_before_it():
     async with listening(engine, long_silence=1.0) as listener:
         await listener.feed(sounds(0.5, 0.4, 2.0).tobytes())
         await upto(listener, SpeechStopped)
-        assert not listener._events
+        assert not listener._events._events
         engine.gate.set()
         final, quiet = await upto(listener, LongSilence)
     assert isinstance(final, Final)
@@ -275,7 +275,7 @@ async def test_the_input_waits_while_too_many_utterances_are_unheard():
         for _ in range(1000):  # more turns of the loop than the whole audio takes
             await asyncio.sleep(0)
         assert not feeding.done()
-        assert len(listener._unheard) <= MAX_UNHEARD_UTTERANCES + 1
+        assert len(listener._events._unheard) <= MAX_UNHEARD_UTTERANCES + 1
         engine.gate.set()
         taking = asyncio.create_task(texts(listener))
         await feeding

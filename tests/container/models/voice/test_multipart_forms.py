@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -28,6 +29,17 @@ def test_contents_are_what_was_sent(file, text):
     form = read_form(TYPE, body)
     assert form.file == file
     assert form.all("prompt") == [text]
+
+
+def test_a_file_is_not_copied():
+    body = FILE + b"x" * 4 * MIB + b"\r\n--b--"
+    tracemalloc.start()
+    try:
+        form = read_form(TYPE, body)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+    assert len(form.file) == 4 * MIB
 
 
 def test_each_form_of_a_head_is_read():

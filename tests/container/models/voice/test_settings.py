@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from partway.container.errors import SettingsRefused
 from partway.container.models.voice.settings import VoiceSettings
 
 
@@ -49,3 +50,28 @@ def test_an_empty_variable_is_unset():
 def test_a_variable_out_of_range_is_named(name, text, says):
     with pytest.raises(ValueError, match=f"^PARTWAY_VOICE_{name} {says}"):
         VoiceSettings.from_environment({f"PARTWAY_VOICE_{name}": text})
+
+
+@pytest.mark.parametrize(
+    ("answers", "given", "says"),
+    [
+        ("chat", {}, "PARTWAY_CHAT_UPSTREAM is not set; it must be the base URL of an OpenAI API"),
+        ("text:/model", {"PARTWAY_TEXT_THREADS": "x"}, "PARTWAY_TEXT_THREADS is 'x'; it must be"),
+        ("text", {"PARTWAY_TEXT_THREAD": "1"}, "PARTWAY_TEXT_THREAD: this variable is unknown"),
+    ],
+)
+def test_the_settings_of_the_model_that_answers_are_checked_too(answers, given, says):
+    named = {"PARTWAY_VOICE_ANSWERS": answers, **given}
+    with pytest.raises(SettingsRefused, match=f"^{says}"):
+        VoiceSettings.from_environment(named)
+    with pytest.raises(SettingsRefused) as caught:
+        VoiceSettings.from_environment({**named, "PARTWAY_VOICE_QUEUE": "x"})
+    assert [line.partition(" ")[0].rstrip(":") for line in str(caught.value).splitlines()] == [
+        "PARTWAY_VOICE_QUEUE",
+        says.partition(" ")[0].rstrip(":"),
+    ]
+
+
+def test_the_settings_of_a_model_that_does_not_answer_are_not_read():
+    given = {"PARTWAY_VOICE_ANSWERS": "stub", "PARTWAY_TEXT_THREADS": "x"}
+    assert VoiceSettings.from_environment(given).answers == "stub"

@@ -142,10 +142,11 @@ async def test_other_formats_need_ffmpeg(format_name, served):
     ],
 )
 async def test_other_formats_by_ffmpeg(
-    format_name, content_type, options, served, tmp_path, monkeypatch
+    format_name, content_type, options, anyio_backend, tmp_path, monkeypatch
 ):
     install(tmp_path, monkeypatch, "ffmpeg", FFMPEG)
-    got = await ask(served, response_format=format_name)
+    async with serving(Voice(SETTINGS)) as served:
+        got = await ask(served, response_format=format_name)
     assert got.content_type == content_type
     command, _, audio = got.body.partition(b"|")
     assert command.decode() == (
@@ -154,9 +155,16 @@ async def test_other_formats_by_ffmpeg(
     assert audio[::-1] == tones()
 
 
-async def test_a_failing_ffmpeg(served, tmp_path, monkeypatch):
+async def test_ffmpeg_is_looked_for_once(served, tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, "ffmpeg", FFMPEG)
+    assert (await ask(served, response_format="mp3")).status == 400
+    assert (await ask(served)).content_type == "audio/wav"
+
+
+async def test_a_failing_ffmpeg(anyio_backend, tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, "ffmpeg", FFMPEG, "sys.exit('no such encoder')")
-    got = await ask(served, response_format="mp3")
+    async with serving(Voice(SETTINGS)) as served:
+        got = await ask(served, response_format="mp3")
     assert (got.status, got.error) == (500, "ffmpeg has ended with status 1: no such encoder")
 
 
@@ -189,6 +197,8 @@ async def test_a_failure_amid_the_audio(failing):
         ({"input": "x" * 4097}, "input has 4097 characters; it must have 1 to 4096"),
         ({"input": ["x"]}, "input is ['x']; it must be a string"),
         ({"voice": 5}, "voice is 5; it must be a string"),
+        ({"voice": "x" * 513}, "voice has 513 characters; it must have at most 512"),
+        ({"voice": {"id": 5}}, "voice.id is 5; it must be a string"),
         ({"response_format": "midi"}, "response_format is 'midi'; it must be one of pcm, wav, mp3"),
         ({"stream_format": "x"}, "stream_format is 'x'; it must be one of audio, sse"),
         ({"speed": 5}, "speed is 5; it must be a number from 0.25 to 4"),
@@ -211,6 +221,15 @@ async def test_bodies_that_are_refused(body, status, served):
     ):
         assert answer.status == status
         assert (await answer.json())["error"]["type"] == "invalid_request_error"
+
+
+async def test_bodies_that_arrive_are_bounded(served, monkeypatch):
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 1_000)
+    got = await ask(served, input="x" * 1_000)
+    assert got.status == 503
+    assert got.error.startswith("the bodies of all requests under way exceed")
+    for _ in range(2):  # the bytes are free for the next
+        assert (await ask(served, input="x" * 900)).status == 200
 
 
 async def test_without_an_engine(anyio_backend):

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from partway.container.errors import ModelError
-from partway.container.models.voice import audio_files
 from partway.container.models.voice.engines.stub_hearing import StubHearing
 from partway.container.models.voice.interfaces import Transcript
 from partway.container.models.voice.model import Voice
@@ -26,6 +25,8 @@ from tests.container.models.voice.sounds import sounds, tone
 from tests.container.models.voice.test_wav_files import written
 
 WAV = written(sounds(0.5, 0.8, 0.2).tobytes(), 2)
+
+SETTINGS = VoiceSettings(hears="stub", turns="stub")
 
 #: Writes a tone, unless its input says otherwise; its options go to stderr.
 FFMPEG = """
@@ -50,8 +51,9 @@ class Got:
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with serving(Voice(VoiceSettings(hears="stub", turns="stub"))) as found:
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    monkeypatch.setenv("PATH", "/nowhere")  # there is no ffmpeg
+    async with serving(Voice(SETTINGS)) as found:
         yield found
 
 
@@ -157,8 +159,7 @@ async def test_a_failure_is_an_answer_before_the_first_event_and_an_event_after_
         ((("a", "b"),) * 64, WAV, "the form has over 64 fields"),
     ],
 )
-async def test_what_is_wrong_is_named(served, monkeypatch, fields, file, says):
-    monkeypatch.setattr(audio_files.shutil, "which", lambda name: None)
+async def test_what_is_wrong_is_named(served, fields, file, says):
     got = await ask(served, *fields, file=file)
     assert got.status == 400
     assert got.error.startswith(says)
@@ -192,20 +193,29 @@ async def test_fields_without_effect_are_named_in_the_log(served, caplog):
     assert "include[], temperature" in line
 
 
-async def test_other_files_are_read_by_ffmpeg(served, monkeypatch, tmp_path):
+async def test_other_files_are_read_by_ffmpeg(anyio_backend, monkeypatch, tmp_path):
     install(tmp_path, monkeypatch, "ffmpeg", FFMPEG)
-    got = await ask(served, file=b"ID3" + sounds(0.5, 0.8).tobytes())
-    assert json.loads(got.text)["text"] == "one two"
-    bad = await ask(served, file=b"bad")
+    async with serving(Voice(SETTINGS)) as served:
+        got = await ask(served, file=b"ID3" + sounds(0.5, 0.8).tobytes())
+        assert json.loads(got.text)["text"] == "one two"
+        bad = await ask(served, file=b"bad")
     assert (bad.status, bad.error) == (
         400,
         "file is no audio file that ffmpeg reads: file: Invalid data found",
     )
 
 
+async def test_a_body_and_its_audio_count_together(served, monkeypatch):
+    file = written(tone(10.0).tobytes(), 2)  # at the rate of hearing, so its audio is as large
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 3 * len(file) // 2)
+    got = await ask(served, file=file)
+    assert (got.status, got.error[:24]) == (503, "the bodies of all reques")
+    assert (await ask(served, file=written(tone(5.0).tobytes(), 2))).status == 200
+
+
 async def test_audio_counts_until_its_answer_has_ended(served, monkeypatch):
     file = written(tone(40.0).tobytes(), 2)
-    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 3 * len(file) // 2)
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 5 * len(file) // 2)
     begun, may = threading.Semaphore(0), threading.Event()
 
     def hear(self: object, audio: object, options: Any) -> Transcript:

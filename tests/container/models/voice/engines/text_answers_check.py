@@ -7,10 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from partway.container.errors import ModelError
 from partway.container.models.voice.engines.text_answers import TextAnswers
+from partway.container.models.voice.model import Voice
+from partway.container.models.voice.settings import VoiceSettings
+from partway.container.testing import serving
 from tests.container.models.text.tiny import make_noise
 from tests.container.models.voice.wires.realtime_client import STUBS, session
 from tests.wire.peers import eventually
@@ -30,14 +34,20 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_noise(tmp_path_factory.mktemp("noise"))
 
 
-@pytest.fixture
-def answers(noise: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARTWAY_TEXT_THREADS", "1")
     monkeypatch.setenv("PARTWAY_TEXT_CACHE_BYTES", str(4 << 20))
+
+
+@pytest.fixture
+def answers(noise: Path) -> Any:
     engine = TextAnswers()
     engine.load(noise)
     yield engine
-    engine.unload()
+    for pool in engine.pools:
+        pool.close()
+        pool.engine.unload()
 
 
 @pytest.mark.anyio
@@ -71,6 +81,19 @@ async def test_a_session_is_answered_by_it(answers: TextAnswers) -> None:
         done = (await client.until("response.done"))[-1]["response"]
         assert done["status"] in ("completed", "incomplete")
         assert done["output"][0]["content"][0]["text"]
+
+
+@pytest.mark.anyio
+async def test_metrics_of_the_model_and_its_threads_are_on_the_page(noise: Path) -> None:
+    settings = VoiceSettings(answers=f"text:{noise}", turns="stub")
+    async with (
+        serving(Voice(settings)) as served,
+        aiohttp.ClientSession() as client,
+        client.get(f"{served.url}/metrics") as response,
+    ):
+        page = await response.text()
+    assert f'{RUNNING}{{model_name="{noise.name}"}} 0.0' in page
+    assert 'partway_voice_jobs_running{engine="answering"} 0.0' in page
 
 
 def test_a_place_is_needed() -> None:

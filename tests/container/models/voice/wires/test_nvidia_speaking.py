@@ -103,6 +103,7 @@ async def test_input_that_ends_has_its_text_spoken():
             {"session": {"output_audio_params": {"num_channels": 2}}},
             "num_channels",
         ),
+        ("synthesize_session.update", {"session": {"unknown": "x" * 600_000}}, "session has 600"),
     ],
 )
 async def test_a_refused_message_loses_nothing(kind, members, named):
@@ -116,6 +117,14 @@ async def test_a_refused_message_loses_nothing(kind, members, named):
         await stream.send("input_text.append", text="there.")
         await stream.send("input_text.done")
         assert audio_of(await stream.until(COMPLETED)) == whole
+
+
+async def test_a_first_session_that_is_too_long_may_be_mended():
+    async with client() as stream:
+        await stream.until("session.created")
+        await stream.send("synthesize_session.update", session={"unknown": "x" * 600_000})
+        assert "session has 600" in (await stream.next())["error"]["message"]
+        await begin(stream)
 
 
 async def test_a_text_that_cannot_be_spoken_is_told_and_the_next_one_spoken():

@@ -9,6 +9,7 @@ import json
 import random
 import time
 import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from partway.container.models.voice.wires import realtime, realtime_turns
 from partway.container.testing import serving
 from tests.container.models.voice.sounds import tone
 from tests.container.models.voice.wires.realtime_client import (
+    GOING_AWAY,
     RATE,
     STUBS,
     Answering,
@@ -537,6 +539,29 @@ class TestAnswers:
         assert ear.seconds == pytest.approx([30, 30, 10, 1, 1, 1, 1, 1, 1], abs=0.1)
         assert answers.asked[0][0]["content"].split() == ["word"] * 9
 
+    async def test_items_are_heard_with_the_wishes_of_the_session(self) -> None:
+        class Ear:
+            is_idle = True
+
+            def __init__(self) -> None:
+                self.wishes: list[HearingOptions] = []
+
+            async def transcribe(self, audio: Samples, options: HearingOptions) -> Transcript:
+                self.wishes.append(options)
+                return Transcript("word")
+
+        ear = Ear()
+        transcription = {"language": "fr", "prompt": "Partway, Piper"}
+        async with session(hearing=ear) as client:
+            await client.configure(
+                output_modalities=["text"],
+                audio={"input": {**PHONE["input"], "transcription": transcription}},
+            )
+            await client.send("conversation.item.create", item=phoned(1))
+            await client.send("response.create")
+            await client.until("response.done")
+        assert ear.wishes == [HearingOptions(language="fr", prompt="Partway, Piper")]
+
     async def test_the_input_waits_while_too_many_items_wait_for_their_text(self) -> None:
         class Ear:
             is_idle = True
@@ -671,9 +696,9 @@ class TestEnd:
 
 
 class TestMemory:
-    async def test_an_ended_session_is_freed_without_the_collector(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @pytest.fixture
+    def alive(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+        """Names the objects that are there, of those that sessions make; no collector runs."""
         kept: list[weakref.ref[object]] = []
 
         class WatchedTurns(realtime.UserTurns):
@@ -694,22 +719,46 @@ class TestMemory:
         monkeypatch.setattr(realtime, "UserTurns", WatchedTurns)
         monkeypatch.setattr(realtime, "Response", WatchedResponse)
         monkeypatch.setattr(realtime_turns, "SpeechListener", WatchedListener)
+
+        def alive() -> list[str]:
+            return sorted(type(found).__name__ for each in kept if (found := each()) is not None)
+
         gc.collect()
         gc.disable()
         try:
-            async with serving(Voice(STUBS)) as served:
-                async with served.stream("v1/realtime") as socket:
-                    client = RealtimeClient(socket)
-                    await client.configure(audio=TRANSCRIBED | FAST)
-                    await client.say(0.8, 0.6)
-                    await client.until("response.done")
-                    await client.tell("hello", audio=FAST)
-                    await client.until("response.output_audio.delta")
-                    await socket.close(1000)
-                await eventually(lambda: not [each for each in kept if each() is not None])
+            yield alive
         finally:
             gc.enable()
-        assert len(kept) == 5  # a session, two listeners and two responses
+
+    async def test_an_ended_session_is_freed_without_the_collector(
+        self, alive: Callable[[], list[str]]
+    ) -> None:
+        async with serving(Voice(STUBS)) as served:
+            async with served.stream("v1/realtime") as socket:
+                client = RealtimeClient(socket)
+                await client.configure(audio=TRANSCRIBED | FAST)
+                await client.say(0.8, 0.6)
+                await client.until("response.done")
+                await client.tell("hello", audio=FAST)
+                await client.until("response.output_audio.delta")
+                assert "RealtimeStream" in alive()
+                await socket.close(1000)
+            await eventually(lambda: not alive())
+
+    async def test_a_cancelled_session_and_response_are_freed_without_the_collector(
+        self, alive: Callable[[], list[str]]
+    ) -> None:
+        async with serving(Voice(STUBS)) as served:
+            async with served.stream("v1/realtime") as socket:
+                client = RealtimeClient(socket)
+                await client.configure(audio=TRANSCRIBED)
+                await client.tell(LONG)
+                await client.until("response.output_audio.delta")
+                await client.send("response.cancel")
+                await client.until("response.done")
+                await eventually(lambda: alive() == ["RealtimeStream", "WatchedListener"])
+                await socket.close(GOING_AWAY)
+            await eventually(lambda: not alive())
 
 
 class TestTranscription:

@@ -46,6 +46,24 @@ def test_the_older_flat_form_means_the_same() -> None:
     assert updated(older) == updated(today) != USUAL
 
 
+def test_a_response_may_have_the_older_flat_form() -> None:
+    older = {
+        "modalities": ["text"],
+        "voice": "a",
+        "speed": 2,
+        "output_audio_format": "g711_ulaw",
+        "max_response_output_tokens": 50,
+    }
+    today = {
+        "output_modalities": ["text"],
+        "audio": {"output": {"voice": "a", "speed": 2, "format": {"type": "audio/pcmu"}}},
+        "max_output_tokens": 50,
+    }
+    found, expected = (USUAL.responding(Members(each, "response")) for each in (older, today))
+    assert found == expected != USUAL
+    assert (found.voice, found.speed) == ("a", 2)
+
+
 def test_todays_form_wins_over_the_older_one() -> None:
     both = {"voice": "older", "audio": {"output": {"voice": "today"}}}
     assert updated(both).voice == "today"

@@ -18,6 +18,7 @@ from partway.container.testing import Served, serving
 from tests.container.models.voice.programs import install
 
 TEXT = "Hello there my friend. And here is some more."
+SETTINGS = VoiceSettings(speaks="stub", turns="stub")
 
 
 def tones(text: str = TEXT) -> bytes:
@@ -27,7 +28,7 @@ def tones(text: str = TEXT) -> bytes:
 @pytest.fixture
 async def served(anyio_backend, monkeypatch) -> AsyncIterator[Served]:
     monkeypatch.setenv("PATH", "/nowhere")  # there is no ffmpeg
-    async with serving(Voice(VoiceSettings(speaks="stub", turns="stub"))) as served:
+    async with serving(Voice(SETTINGS)) as served:
         yield served
 
 
@@ -69,8 +70,9 @@ async def test_ffmpeg(served, tmp_path, monkeypatch):
     assert json.loads(body)["err_msg"].startswith("encoding is 'mp3', which needs ffmpeg")
     echo = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
     install(tmp_path, monkeypatch, "ffmpeg", echo)
-    for query in ({}, {"encoding": "mp3", "sample_rate": "48000", "container": "x"}):
-        assert await ask(served, {"text": TEXT}, **query) == (200, "audio/mpeg", tones())
+    async with serving(Voice(SETTINGS)) as equipped:
+        for query in ({}, {"encoding": "mp3", "sample_rate": "48000", "container": "x"}):
+            assert await ask(equipped, {"text": TEXT}, **query) == (200, "audio/mpeg", tones())
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,15 @@ async def test_requests_that_are_refused(body, query, status, reason, served):
     got = await ask(served, body, **query)
     assert got[:2] == (status, "application/json")
     assert reason in json.loads(got[2])["err_msg"]
+
+
+async def test_bodies_that_arrive_are_bounded(served, monkeypatch):
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 1_000)
+    status, _, body = await ask(served, {"text": "x" * 1_000})
+    assert status == 503
+    assert json.loads(body)["err_msg"].startswith("the bodies of all requests under way exceed")
+    for _ in range(2):  # the bytes are free for the next
+        assert (await ask(served, {"text": "x" * 900}))[0] == 200
 
 
 async def test_without_an_engine(anyio_backend):
