@@ -228,8 +228,9 @@ class Response:
                         break
             if self._answer is not None:
                 self._answer.end()
-            for call in self._calls.items():
-                await self._send_call(call)
+            if self._cut is None:  # otherwise a call's arguments may lack their end
+                for call in self._calls.items():
+                    await self._send_call(call)
 
     async def _take(self, delta: Mapping[str, Any], group: asyncio.TaskGroup) -> None:
         content = delta.get("content")

@@ -44,8 +44,8 @@ class Voice:
         yield np.zeros(RATE, np.int16)
 
 
-def response_to(client: Client) -> Response:
-    engines: Any = SimpleNamespace(answers=Answering("Hello."), speaking=Voice())
+def response_to(client: Client, answers: object = None) -> Response:
+    engines: Any = SimpleNamespace(answers=answers or Answering("Hello."), speaking=Voice())
     items = ConversationItems()
     return Response(engines, SessionSettings("sess_1"), items, items, None, client.send)
 
@@ -92,3 +92,15 @@ async def test_a_second_stop_waits_for_the_first() -> None:
             response.stopped("turn_detected"), response.stopped("client_cancelled")
         )
     assert client.types.count("response.done") == 1
+
+
+async def test_a_call_whose_arguments_were_cut_is_not_sent() -> None:
+    class Cut(Answering):
+        async def answer(self, messages: object, options: object) -> AsyncGenerator[Any]:
+            function = {"name": "pay", "arguments": '{"sum": 10'}
+            yield {"tool_calls": [{"index": 0, "id": "call_1", "function": function}]}
+            yield {"finish_reason": "length"}
+
+    client = Client()
+    await response_to(client, Cut()).run()
+    assert client.types == ["response.created", "response.done"]
