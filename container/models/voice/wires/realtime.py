@@ -149,6 +149,7 @@ class RealtimeStream:
             case messages.AudioClear():
                 self._turns.clear()
                 await self._send(events.event("input_audio_buffer.cleared"))
+                self._answer_what_is_owed()
             case messages.SessionUpdate():
                 await self._update(message)
             case messages.ItemCreate():
