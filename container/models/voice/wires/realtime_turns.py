@@ -17,8 +17,8 @@ from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.limits import MAX_ITEM_TEXT
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped
+from partway.container.models.voice.utterances import Ending, HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.utterances import Final as UtteranceHeard
-from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_listening import TurnSettings
@@ -50,12 +50,13 @@ class _Turn:
     """A turn that waits for its text.
 
     Attributes:
+        wants_response: known with the text.
         told: set once the client knows of the turn.
     """
 
     item: Item
     previous: str | None
-    wants_response: bool
+    wants_response: bool = False
     seconds: float = 0.0
     told: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -150,10 +151,10 @@ class UserTurns:
 
     # --- For the listening -----------------------------------------------------------------------
 
-    def over(self, item_id: str, *, wants_response: bool) -> _Turn:
+    def over(self, item_id: str) -> _Turn:
         """Put a turn into the conversation; its text follows."""
         item = Item(item_id, role="user", content=[Part("input_audio")], hearing=asyncio.Event())
-        return _Turn(item, self._conversation.add(item), wants_response)
+        return _Turn(item, self._conversation.add(item))
 
     async def tell(self, turn: _Turn, *, stopped_ms: int | None) -> None:
         """Tell the client of a turn that is over."""
@@ -202,7 +203,6 @@ class _Ear:
         self.speaking: str | None = None
         self._start_ms = 0  # of the open turn
         self._is_told = False  # the client knows that somebody speaks
-        self._committed = False  # the client has ended the open turn
         self._waiting: deque[_Turn] = deque()
         self._said: list[str] = []  # earlier pieces of a long turn
         self._seconds = 0.0  # of these
@@ -215,11 +215,9 @@ class _Ear:
             )
         await self.listener.commit()
         if self._detection is None:
-            turn = self._turns.over(new_id("item"), wants_response=False)
+            turn = self._turns.over(new_id("item"))
             self._waiting.append(turn)
             await self._turns.tell(turn, stopped_ms=None)
-        else:
-            self._committed = True
 
     def clear(self) -> None:
         self.listener.clear()
@@ -247,7 +245,7 @@ class _Ear:
                 await self._turns.handler.speech_began(self._announce)
             case SpeechStopped(at) if self.speaking is not None:
                 item_id, self.speaking = self.speaking, None
-                turn = self._turns.over(item_id, wants_response=self._wants_response())
+                turn = self._turns.over(item_id)
                 self._waiting.append(turn)
                 stopped = round((came + at) * 1000) if self._is_told else None
                 await self._turns.tell(turn, stopped_ms=stopped)
@@ -259,30 +257,32 @@ class _Ear:
                 if sum(map(len, self._said)) < MAX_ITEM_TEXT:
                     self._said.append(transcript.text)
                 if reason != "cut":
-                    await self._settle(None)
+                    await self._settle(reason, None)
             case HearingFailed(utterance, failure, reason):
                 self._seconds += utterance.duration
                 if reason != "cut":
-                    await self._settle(failure)
+                    await self._settle(reason, failure)
 
     async def _announce(self) -> None:
         if not self._is_told and self.speaking is not None:
             self._is_told = True
             await self._turns.send(events.speech_started(self.speaking, self._start_ms))
 
-    def _wants_response(self) -> bool:
-        committed, self._committed = self._committed, False
-        return self._detection is not None and self._detection.create_response and not committed
+    def _wants_response(self, ending: Ending) -> bool:
+        """Whether the session answers a turn by itself: a client that commits asks for it."""
+        detection = self._detection
+        return detection is not None and detection.create_response and ending != "commit"
 
-    async def _settle(self, failure: str | None) -> None:
+    async def _settle(self, ending: Ending, failure: str | None) -> None:
         """Give the text to the turn that has waited longest."""
         text = " ".join(filter(None, self._said))
         seconds, self._seconds = self._seconds, 0.0
         self._said.clear()
         if self._waiting:
             turn = self._waiting.popleft()
+            turn.wants_response = self._wants_response(ending)
         elif text:  # a word that no detector has found
-            turn = self._turns.over(new_id("item"), wants_response=False)
+            turn = self._turns.over(new_id("item"))
             await self._turns.tell(turn, stopped_ms=None)
         else:
             return

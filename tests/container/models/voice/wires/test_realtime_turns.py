@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from partway.container.models.voice.audio_formats import AudioFormat
+from partway.container.models.voice.conversation import ConversationItems, Item
+from partway.container.models.voice.engines.stub_turns import LoudnessDetector
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
+from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.wires.realtime_session import SessionSettings
+from partway.container.models.voice.wires.realtime_turns import Announce, UserTurns
+from tests.container.models.voice.sounds import silence, tone
 from tests.container.models.voice.wires.realtime_client import Answering, session
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -29,6 +39,54 @@ class Ear:
         number = self.count
         await self.may_hear.wait()
         return Transcript(f"piece {number}")
+
+
+class Session:
+    """A session whose client takes no event before its gate is open."""
+
+    def __init__(self, ear: Ear, group: asyncio.TaskGroup) -> None:
+        self.gate = asyncio.Event()
+        self.sent: list[str] = []
+        self.heard: list[tuple[str, bool]] = []
+        turns = SimpleNamespace(detector=LoudnessDetector, is_complete=self.is_complete)
+        engines: Any = SimpleNamespace(hearing=ear, turns=turns, settings=VoiceSettings())
+        self.turns = UserTurns(engines, ConversationItems(), self.send, self, group)
+
+    async def is_complete(self, audio: Samples) -> bool:
+        return True
+
+    async def send(self, text: str) -> None:
+        await self.gate.wait()
+        self.sent.append(json.loads(text)["type"])
+
+    async def speech_began(self, announce: Announce) -> None:
+        await announce()
+
+    async def words_heard(self, count: int, announce: Announce) -> None:
+        await announce()
+
+    async def turn_heard(self, item: Item, *, wants_response: bool) -> None:
+        self.heard.append((item.text, wants_response))
+
+    async def say(self, *audio: Samples) -> None:
+        for each in audio:
+            await self.turns.append(each.tobytes())
+
+
+PCM = SessionSettings("sess_1", input_format=AudioFormat())
+
+
+async def test_a_commit_is_of_its_own_turn_though_the_client_is_behind() -> None:
+    ear = Ear()
+    ear.may_hear.set()
+    async with asyncio.TaskGroup() as group:
+        session = Session(ear, group)
+        await session.turns.configure(PCM)
+        await session.say(tone(0.8), silence(0.6), tone(0.8))
+        await session.turns.commit()
+        session.gate.set()
+        await session.turns.end()
+    assert [wants for _, wants in session.heard] == [True, False]
 
 
 async def test_a_turn_is_answered_after_the_speech_behind_it_was_cleared() -> None:
