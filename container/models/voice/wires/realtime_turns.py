@@ -206,6 +206,7 @@ class _Ear:
         self._waiting: deque[_Turn] = deque()
         self._said: list[str] = []  # earlier pieces of a long turn
         self._seconds = 0.0  # of these
+        self._failure: str | None = None  # of the first of them that could not be heard
 
     async def commit(self) -> None:
         if not self.listener.is_speaking:
@@ -257,11 +258,12 @@ class _Ear:
                 if sum(map(len, self._said)) < MAX_ITEM_TEXT:
                     self._said.append(transcript.text)
                 if reason != "cut":
-                    await self._settle(reason, None)
+                    await self._settle(reason)
             case HearingFailed(utterance, failure, reason):
                 self._seconds += utterance.duration
+                self._failure = self._failure or failure
                 if reason != "cut":
-                    await self._settle(reason, failure)
+                    await self._settle(reason)
 
     async def _announce(self) -> None:
         if not self._is_told and self.speaking is not None:
@@ -273,10 +275,11 @@ class _Ear:
         detection = self._detection
         return detection is not None and detection.create_response and ending != "commit"
 
-    async def _settle(self, ending: Ending, failure: str | None) -> None:
+    async def _settle(self, ending: Ending) -> None:
         """Give the text to the turn that has waited longest."""
         text = " ".join(filter(None, self._said))
         seconds, self._seconds = self._seconds, 0.0
+        failure, self._failure = self._failure, None
         self._said.clear()
         if self._waiting:
             turn = self._waiting.popleft()

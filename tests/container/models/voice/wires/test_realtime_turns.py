@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from partway.container.errors import ModelError
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.conversation import ConversationItems, Item
 from partway.container.models.voice.engines.stub_turns import LoudnessDetector
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
 from partway.container.models.voice.settings import VoiceSettings
+from partway.container.models.voice.wires.realtime_listening import Transcribing
 from partway.container.models.voice.wires.realtime_session import SessionSettings
 from partway.container.models.voice.wires.realtime_turns import Announce, UserTurns
 from tests.container.models.voice.sounds import silence, tone
@@ -26,18 +29,25 @@ COMPLETED = "conversation.item.input_audio_transcription.completed"
 
 
 class Ear:
-    """Hears the number of each piece of audio, once it may."""
+    """Hears the number of each piece of audio, once it may.
+
+    Args:
+        fails: the number of the piece that it cannot hear.
+    """
 
     is_idle = False
 
-    def __init__(self) -> None:
+    def __init__(self, fails: int = 0) -> None:
         self.may_hear = asyncio.Event()
         self.count = 0
+        self._fails = fails
 
     async def transcribe(self, audio: Samples, options: HearingOptions) -> Transcript:
         self.count += 1
         number = self.count
         await self.may_hear.wait()
+        if number == self._fails:
+            raise ModelError("the ear is full")
         return Transcript(f"piece {number}")
 
 
@@ -73,7 +83,8 @@ class Session:
             await self.turns.append(each.tobytes())
 
 
-PCM = SessionSettings("sess_1", input_format=AudioFormat())
+PCM = SessionSettings("sess_1", input_format=AudioFormat(), transcribing=Transcribing())
+MANUAL = replace(PCM, turn_detection=None)
 
 
 async def test_a_commit_is_of_its_own_turn_though_the_client_is_behind() -> None:
@@ -87,6 +98,24 @@ async def test_a_commit_is_of_its_own_turn_though_the_client_is_behind() -> None
         session.gate.set()
         await session.turns.end()
     assert [wants for _, wants in session.heard] == [True, False]
+
+
+async def test_a_long_turn_of_which_a_piece_is_not_heard_has_failed() -> None:
+    ear = Ear(fails=1)
+    ear.may_hear.set()
+    async with asyncio.TaskGroup() as group:
+        session = Session(ear, group)
+        session.gate.set()
+        await session.turns.configure(MANUAL)
+        await session.say(tone(32.0))
+        await session.turns.commit()
+        await session.say(tone(0.4))
+        await session.turns.commit()
+        await session.turns.end()
+    assert [kind for kind in session.sent if kind.endswith((".failed", ".completed"))] == [
+        "conversation.item.input_audio_transcription.failed",
+        COMPLETED,
+    ]
 
 
 async def test_a_turn_is_answered_after_the_speech_behind_it_was_cleared() -> None:
