@@ -190,11 +190,18 @@ class SpeechListener:
         if not self._over("commit", self._turns.commit()):
             self._commit_nothing()
 
-    def clear(self) -> None:
-        """Drop the audio of the open utterance."""
+    def clear(self) -> int:
+        """Drop the audio of the open utterance, and its events that nobody has taken yet.
+
+        Returns:
+            The number of the next utterance. Pieces of the dropped one that were cut have lower
+            numbers, and may still be reported.
+        """
         self._turns.clear()
         self._forget_open()
         self._taken_until = self._window.end
+        self._drop_open_events()
+        return self._number
 
     async def end(self) -> None:
         """End the audio: :meth:`events` ends after the text of the last utterance."""
@@ -299,6 +306,17 @@ class SpeechListener:
         now = self._window.end
         self._begin = now
         self._finish(now, "commit")
+
+    def _drop_open_events(self) -> None:
+        """Drop the events of the open utterance: its begin, and its interim texts."""
+        edges = [each for each in self._events if isinstance(each, SpeechStarted | SpeechStopped)]
+        begin = edges[-1] if edges and isinstance(edges[-1], SpeechStarted) else None
+        self._events = deque(
+            each
+            for each in self._events
+            if each is not begin
+            and not (isinstance(each, Interim) and each.utterance.id == self._number)
+        )
 
     def _cut(self, begin: float) -> None:
         latest = begin + MAX_UTTERANCE

@@ -17,7 +17,13 @@ from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.limits import MAX_ITEM_TEXT
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped
-from partway.container.models.voice.utterances import Ending, HearingFailed, Interim, ListenerEvent
+from partway.container.models.voice.utterances import (
+    Ending,
+    HearingFailed,
+    Interim,
+    ListenerEvent,
+    Utterance,
+)
 from partway.container.models.voice.utterances import Final as UtteranceHeard
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
@@ -204,6 +210,8 @@ class _Ear:
         self._start_ms = 0  # of the open turn
         self._is_told = False  # the client knows that somebody speaks
         self._waiting: deque[_Turn] = deque()
+        #: Numbers of utterances before which the client has cleared a turn.
+        self._cleared: deque[int] = deque()
         self._said: list[str] = []  # earlier pieces of a long turn
         self._seconds = 0.0  # of these
         self._failure: str | None = None  # of the first of them that could not be heard
@@ -221,10 +229,10 @@ class _Ear:
             await self._turns.tell(turn, stopped_ms=None)
 
     def clear(self) -> None:
-        self.listener.clear()
+        next_number = self.listener.clear()
+        if next_number not in self._cleared:
+            self._cleared.append(next_number)
         self.speaking = None
-        self._said.clear()
-        self._seconds = 0.0
 
     async def run(self, came: float) -> None:
         """Act upon all that is heard, until the audio has ended and every text is known.
@@ -254,16 +262,28 @@ class _Ear:
                 count = len(transcript.text.split())
                 await self._turns.handler.words_heard(count, self._announce)
             case UtteranceHeard(utterance, transcript, reason):
-                self._seconds += utterance.duration
+                self._add(utterance)
                 if sum(map(len, self._said)) < MAX_ITEM_TEXT:
                     self._said.append(transcript.text)
                 if reason != "cut":
                     await self._settle(reason)
             case HearingFailed(utterance, failure, reason):
-                self._seconds += utterance.duration
+                self._add(utterance)
                 self._failure = self._failure or failure
                 if reason != "cut":
                     await self._settle(reason)
+
+    def _add(self, utterance: Utterance) -> None:
+        """Add a piece to those of its turn; those of a turn that was cleared are dropped."""
+        while self._cleared and utterance.id >= self._cleared[0]:
+            self._cleared.popleft()
+            self._forget_pieces()
+        self._seconds += utterance.duration
+
+    def _forget_pieces(self) -> None:
+        self._said.clear()
+        self._seconds = 0.0
+        self._failure = None
 
     async def _announce(self) -> None:
         if not self._is_told and self.speaking is not None:
@@ -278,9 +298,8 @@ class _Ear:
     async def _settle(self, ending: Ending) -> None:
         """Give the text to the turn that has waited longest."""
         text = " ".join(filter(None, self._said))
-        seconds, self._seconds = self._seconds, 0.0
-        failure, self._failure = self._failure, None
-        self._said.clear()
+        seconds, failure = self._seconds, self._failure
+        self._forget_pieces()
         if self._waiting:
             turn = self._waiting.popleft()
             turn.wants_response = self._wants_response(ending)

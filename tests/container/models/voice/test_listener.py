@@ -124,6 +124,16 @@ async def test_a_commit_hears_all_that_came_before_it():
         assert await texts(listener) == [("one two three", "commit"), ("one two", "commit")]
 
 
+async def test_nothing_is_told_of_speech_that_was_cleared():
+    async with listening() as listener:
+        await listener.feed(sounds(0.5, 0.4).tobytes())
+        assert listener.clear() == 1
+        await listener.feed(sounds(0.6, 0.8, 0.6).tobytes())
+        started, stopped, final = await upto(listener, Final)
+    assert (started, stopped) == (SpeechStarted(1.5), SpeechStopped(2.3))
+    assert final.transcript.text == "one two"
+
+
 async def test_a_commit_hears_a_word_that_no_detector_has_found_yet():
     class Deaf(StubTurns):
         def detector(self) -> Any:

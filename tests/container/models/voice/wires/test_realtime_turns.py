@@ -118,6 +118,23 @@ async def test_a_long_turn_of_which_a_piece_is_not_heard_has_failed() -> None:
     ]
 
 
+async def test_a_long_turn_that_is_cleared_leaves_no_text_behind() -> None:
+    ear = Ear()
+    async with asyncio.TaskGroup() as group:
+        session = Session(ear, group)
+        session.gate.set()
+        await session.turns.configure(MANUAL)
+        await session.say(tone(32.0))
+        await session.turns.commit()
+        await session.say(tone(32.0))  # its first piece is being heard
+        session.turns.clear()
+        await session.say(tone(0.4))
+        await session.turns.commit()
+        ear.may_hear.set()
+        await session.turns.end()
+    assert [text for text, _ in session.heard] == ["piece 1 piece 2", "piece 4"]
+
+
 async def test_a_turn_is_answered_after_the_speech_behind_it_was_cleared() -> None:
     ear, answers = Ear(), Answering()
     async with session(hearing=ear, answers=answers) as client:
