@@ -322,6 +322,7 @@ class SpeechListener:
         latest = begin + MAX_UTTERANCE
         earliest = latest - CUT_WITHIN
         cut = earliest + quietest(self._window.between(earliest, latest))
+        self._give_up_eager()  # that text ends at the pause, not at the cut
         self._finish(cut, "cut")
         self._begin = cut
 

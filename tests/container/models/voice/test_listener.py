@@ -196,6 +196,16 @@ async def test_a_long_utterance_is_cut_where_it_is_quietest(endpointing):
     assert finals[1].utterance.start == finals[0].utterance.end
 
 
+async def test_no_word_is_heard_twice_where_a_pause_is_cut():
+    audio = np.concatenate([tone(26.0), silence(0.3), tone(3.2), silence(2.0)])
+    async with listening(endpointing=5.0) as listener:
+        await listener.feed(audio.tobytes())
+        await listener.end()
+        finals = [each async for each in listener.events() if isinstance(each, Final)]
+    assert [final.reason for final in finals] == ["cut", "end"]
+    assert [len(final.transcript.text.split()) for final in finals] == [65, 8]
+
+
 async def test_silence_is_not_kept():
     async with listening() as listener:
         for _ in range(60):
