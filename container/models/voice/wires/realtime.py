@@ -112,6 +112,7 @@ class RealtimeStream:
             async for message in received:
                 await self._obey(message)
             await self._end()
+            self._items.stop()
 
     async def _end(self) -> None:
         """Give a client that has ended its input the texts and the answers that it waits for.
