@@ -217,7 +217,7 @@ class RealtimeStream:
                 "within them",
                 param="audio_end_ms",
             )
-        item.content[0].text = spoken.heard_text(end)
+        item.content[0].text = spoken.truncate(end)
         await self._send(
             events.event(
                 "conversation.item.truncated", item_id=item.id, content_index=0, audio_end_ms=end

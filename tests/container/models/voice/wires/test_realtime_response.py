@@ -14,7 +14,12 @@ import pytest
 from partway.container.models.voice.conversation import ConversationItems
 from partway.container.models.voice.wires.realtime_response import Response
 from partway.container.models.voice.wires.realtime_session import SessionSettings
-from tests.container.models.voice.wires.realtime_client import RATE, Answering
+from tests.container.models.voice.wires.realtime_client import (
+    RATE,
+    Answering,
+    audio_of,
+    session,
+)
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 
@@ -104,3 +109,16 @@ async def test_a_call_whose_arguments_were_cut_is_not_sent() -> None:
     client = Client()
     await response_to(client, Cut()).run()
     assert client.types == ["response.created", "response.done"]
+
+
+async def test_a_client_that_truncates_an_answer_before_it_cancels_it_is_believed() -> None:
+    async with session(answers=Answering("One two three four five six seven eight.")) as client:
+        await client.tell("hello")
+        while len(audio_of(client.events)) < 3 * RATE:  # 1.5 s, of which 1 s can have been heard
+            item_id = (await client.until("response.output_audio.delta"))[-1]["item_id"]
+        await client.send("conversation.item.truncate", item_id=item_id, audio_end_ms=0)
+        await client.send("response.cancel")
+        done = (await client.until("response.done"))[-1]["response"]
+        item = await client.retrieve(item_id)
+    assert done["status"] == "cancelled"
+    assert [part["transcript"] for part in item["content"]] == [""]
