@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -96,7 +95,7 @@ class UserTurns:
         self.handler = handler
         self._group = group
         self._ear: _Ear | None = None
-        self._former: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._came = 0.0  # seconds of audio before this listener's
 
     @property
@@ -112,7 +111,7 @@ class UserTurns:
         await self.end()
         options = _options(settings, self.engines)
         self._ear = _Ear(self, hearing, options, settings)
-        self._former = self._group.create_task(self._ear.run(self._came))
+        self._listening = self._group.create_task(self._ear.run(self._came))
 
     async def append(self, audio: bytes) -> None:
         """Add audio; waits while too many turns wait for their text.
@@ -136,15 +135,15 @@ class UserTurns:
 
     async def end(self) -> None:
         """End the audio; return once the texts of all turns are known."""
-        if self._ear is not None and self._former is not None:
+        if self._ear is not None and self._listening is not None:
             await self._ear.listener.end()
             self._came += self._ear.listener.position
-            await asyncio.wait((self._former,))
+            await asyncio.wait((self._listening,))
             self._ear = None
 
     def close(self) -> None:
         """Forget the handler, and what listens; nothing follows."""
-        self._ear = self._former = None
+        self._ear = self._listening = None
         del self.handler
 
     def _heard(self) -> _Ear:
@@ -240,8 +239,7 @@ class _Ear:
         Args:
             came: seconds of the session's audio before this listener's.
         """
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.listener)
+        async with self.listener:
             async for event in self.listener.events():
                 await self._on(event, came)
 
