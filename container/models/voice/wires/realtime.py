@@ -302,8 +302,9 @@ class RealtimeStream:
                 raise
             log_failure(log, "response", cause, request_id=self._stream.id)
             await response.fail(reason_of(cause))
-        self._response = None
-        self._answer_what_is_owed()
+        if response.closed.is_set():  # otherwise it was stopped, and has yet to say its end
+            self._response = None
+            self._answer_what_is_owed()
 
     async def _over(self, response: Response, reason: str) -> None:
         """Wait for the end of a response that was stopped."""

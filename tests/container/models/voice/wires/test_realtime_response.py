@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from partway.container.errors import ModelError
 from partway.container.models.voice.conversation import ConversationItems
 from partway.container.models.voice.wires.realtime_response import Response
 from partway.container.models.voice.wires.realtime_session import SessionSettings
@@ -122,3 +123,23 @@ async def test_a_client_that_truncates_an_answer_before_it_cancels_it_is_believe
         item = await client.retrieve(item_id)
     assert done["status"] == "cancelled"
     assert [part["transcript"] for part in item["content"]] == [""]
+
+
+async def test_the_next_response_waits_for_the_end_of_one_that_fails_as_it_is_stopped() -> None:
+    class Clinging(Answering):
+        async def answer(self, messages: object, options: object) -> AsyncGenerator[Any]:
+            yield {"content": "Yes, there is much to say of it. And more"}
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise ModelError("the upstream does not let go")
+
+    turns = {"type": "server_vad", "interrupt_min_words": 1}
+    async with session(answers=Clinging()) as client:
+        await client.configure(audio={"input": {"turn_detection": turns}})
+        await client.tell("hello")
+        await client.until("response.output_audio.delta")
+        await client.say(0.8, 0.6)
+        events = await client.until("response.created")
+    done = [event for event in events if event["type"] == "response.done"]
+    assert [event["response"]["status"] for event in done] == ["cancelled"]
