@@ -20,6 +20,7 @@ from partway.container.models.voice.limits import (
     MAX_UTTERANCE,
 )
 from partway.container.models.voice.speech_turns import (
+    STEP,
     LongSilence,
     Pause,
     SpeechResumed,
@@ -235,12 +236,16 @@ class SpeechListener:
             await self._room.wait()
 
     def _take(self, audio: Samples) -> None:
-        self._window.add(audio)
         if self._manual:
+            self._window.add(audio)
             self._begin = self._taken_until if self._window.end > self._taken_until else None
         else:
-            for event in self._turns.feed(audio):
-                self._on(event)
+            # An utterance ends with the audio that was there: it must not reach into the next one.
+            for begin in range(0, len(audio), STEP):
+                step = audio[begin : begin + STEP]
+                self._window.add(step)
+                for event in self._turns.feed(step):
+                    self._on(event)
         if self._begin is not None and self._window.end - self._begin >= MAX_UTTERANCE:
             self._cut(self._begin)
         if self._interims and self._begin is not None:

@@ -162,6 +162,19 @@ async def test_a_commit_without_anything_new_tells_of_the_last_text_or_of_none()
         assert await texts(listener) == [("one", "commit"), ("", "commit")]
 
 
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 3.0])
+async def test_pieces_of_any_size_make_the_same_utterances(seconds):
+    audio = sounds(0.5, 0.4, 0.16, 0.8, 1.0).tobytes()
+    size = int(seconds * 32_000)
+    async with listening(endpointing=0.1) as listener:
+        for begin in range(0, len(audio), size):
+            await listener.feed(audio[begin : begin + size])
+        await listener.end()
+        heard = [each.utterance async for each in listener.events() if isinstance(each, Final)]
+    times = [time for each in heard for time in (each.start, each.end)]
+    assert times == pytest.approx([0.2, 1.0, 1.0, 1.96], abs=0.02)
+
+
 async def test_what_is_cleared_is_not_heard():
     async with listening() as listener:
         await listener.feed(sounds(0.5, 1.2).tobytes())
