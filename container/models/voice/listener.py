@@ -278,7 +278,7 @@ class SpeechListener:
         self._give_up_eager()
         utterance = self._utterance(self._begin, min(at + _TAIL, self._window.end))
         self._eager = self._spawn(self._hear_eagerly(utterance))
-        self._spawn(self._judge(utterance))
+        self._spawn(self._judge(utterance, self._eager))
 
     def _over(self, reason: Ending, events: list[TurnEvent]) -> bool:
         """End the open utterance at this moment; return False if there is none."""
@@ -399,9 +399,13 @@ class SpeechListener:
             log_failure(_log, "hearing", error)
             return _Failure(reason_of(error))
 
-    async def _judge(self, utterance: Utterance) -> None:
-        """Judge whether the turn is complete, unless it has ended or goes on meanwhile."""
-        eager = self._eager
+    async def _judge(self, utterance: Utterance, eager: asyncio.Task[_Heard]) -> None:
+        """Judge whether the turn is complete, unless it has ended or goes on meanwhile.
+
+        Args:
+            utterance: the turn so far.
+            eager: hears it; it is the listener's own until somebody speaks again.
+        """
         try:
             complete = await self._detection.is_complete(utterance.audio)
         except Exception as error:

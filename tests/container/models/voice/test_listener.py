@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_pool import EnginePool
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.engines.stub_hearing import StubHearing
-from partway.container.models.voice.engines.stub_turns import StubTurns
+from partway.container.models.voice.engines.stub_turns import LoudnessDetector, StubTurns
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
 from partway.container.models.voice.limits import MAX_UNHEARD_UTTERANCES
@@ -259,6 +260,31 @@ async def test_an_incomplete_turn_is_given_patience():
         (final,) = [each async for each in listener.events() if isinstance(each, Final)]
     assert final.utterance.start == pytest.approx(0.2)
     assert final.utterance.end == pytest.approx(3.4)
+
+
+async def test_a_judgement_of_an_earlier_pause_does_not_count():
+    judged, late = asyncio.Event(), asyncio.Event()
+
+    async def is_complete(audio: Samples) -> bool:
+        if len(audio) > 16_000 * 0.5:  # the later pause
+            judged.set()
+            return True
+        await late.wait()
+        return False
+
+    turns: Any = SimpleNamespace(detector=LoudnessDetector, is_complete=is_complete)
+    hearing = EnginePool(StubHearing(), "hearing", Threads())
+    options = ListenerOptions(PCM, endpointing=1.0, patience=9.0)
+    async with SpeechListener(Hearing(hearing), turns, options) as listener:
+        await listener.feed(sounds(0.0, 0.2, 0.18, 0.2, 0.18).tobytes())
+        await judged.wait()
+        judging = set(listener._tasks)
+        late.set()
+        await asyncio.wait(judging)
+        await listener.feed(silence(1.0).tobytes())
+        await listener.end()
+        assert await texts(listener) == [("one", "endpoint")]
+    hearing.close()
 
 
 async def test_interim_texts_grow():
