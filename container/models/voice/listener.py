@@ -284,8 +284,8 @@ class SpeechListener:
         """End the open utterance at this moment; return False if there is none."""
         now = self._window.end
         for event in events:
-            if isinstance(event, SpeechStopped):
-                self._emit(event)
+            if isinstance(event, SpeechStarted | SpeechStopped):
+                self._on(event)
         if self._begin is None:
             if self._manual or not self._may_have_missed_a_word():
                 return False

@@ -135,6 +135,22 @@ async def test_nothing_is_told_of_speech_that_was_cleared():
     assert final.transcript.text == "one two"
 
 
+async def test_speech_that_goes_on_after_a_commit_begins_before_it_ends():
+    async with listening() as listener:
+        await listener.feed(sounds(0.5, 0.8).tobytes())
+        await listener.commit()
+        await listener.feed(tone(0.4).tobytes())
+        await listener.end()
+        events = [event async for event in listener.events()]
+    edges = [event for event in events if isinstance(event, SpeechStarted | SpeechStopped)]
+    assert edges[:2] == [SpeechStarted(0.5), SpeechStopped(1.3)]
+    assert edges[2:] == [SpeechStarted(1.3), SpeechStopped(1.7)]
+    assert [each.transcript.text for each in events if isinstance(each, Final)] == [
+        "one two",
+        "one",
+    ]
+
+
 async def test_a_commit_hears_a_word_that_no_detector_has_found_yet():
     class Deaf(StubTurns):
         def detector(self) -> Any:
