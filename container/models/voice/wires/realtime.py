@@ -247,14 +247,10 @@ class RealtimeStream:
                 "a transcription session has no responses; the session's type must be realtime",
                 code="invalid_session_type",
             )
-        context = None if create.context is None else await self._context(create.context)
-        if self._response is not None:
-            raise RealtimeFault(
-                f"the conversation has an active response already, {self._response.id}; wait for "
-                "its response.done, or cancel it",
-                code="conversation_already_has_active_response",
-            )
         settings = self._settings.responding(create.response)
+        self._check_no_response()
+        context = None if create.context is None else await self._context(create.context)
+        self._check_no_response()  # a turn's may have begun meanwhile
         self._is_owed = False
         self._begin(
             Response(
@@ -266,6 +262,14 @@ class RealtimeStream:
                 self._send,
             )
         )
+
+    def _check_no_response(self) -> None:
+        if self._response is not None:
+            raise RealtimeFault(
+                f"the conversation has an active response already, {self._response.id}; wait for "
+                "its response.done, or cancel it",
+                code="conversation_already_has_active_response",
+            )
 
     async def _context(self, given: Sequence[messages.ItemCreate | str]) -> list[Item]:
         items = []
