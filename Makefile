@@ -72,8 +72,8 @@ test-voice: voice-programs .venv-voice/installed  ## test the voice model with r
 	$(VOICE_BIN)/python -m pytest $(PYTEST_ARGS) $(VOICE_CHECKS)
 
 voice-programs:
-	@for program in espeak-ng flite; do command -v $$program >/dev/null || { \
-		echo "make test-voice and make bench-voice need $$program: apt-get install espeak-ng flite" >&2; exit 1; }; done
+	@for program in espeak-ng flite npm; do command -v $$program >/dev/null || { \
+		echo "make test-voice and make bench-voice need $$program: apt-get install espeak-ng flite npm" >&2; exit 1; }; done
 
 smollm2-folder:
 	@[ -f "$(SMOLLM2)/config.json" ] || { \
@@ -381,6 +381,9 @@ $(VENV)/bin/pip:
 	$(VOICE_BIN)/python -m zipfile -e .venv-voice/archives/pipecat_ai-*.whl .venv-voice/pipecat
 	mkdir -p .venv-voice/pocketsphinx
 	tar -xzf .venv-voice/archives/pocketsphinx-*.tar.gz -C .venv-voice/pocketsphinx --strip-components 1
+	npm pack --silent --pack-destination .venv-voice/archives kokoro-js@1.2.1
+	mkdir -p .venv-voice/kokoro
+	tar -xzf .venv-voice/archives/kokoro-js-*.tgz -C .venv-voice/kokoro --strip-components 1 package/voices package/LICENSE
 	@touch $@
 
 # The clients need a newer Python than Partway does.

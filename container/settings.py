@@ -98,8 +98,12 @@ class Settings(BaseModel):
         }
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+    def from_environment(cls, environment: Mapping[str, str], *, flags: bool = True) -> Self:
         """Read the settings; a variable that is empty counts as unset.
+
+        Args:
+            environment: the variables.
+            flags: whether ``--set`` sets them too, for messages.
 
         Raises:
             SettingsRefused: a variable is wrong, missing or unknown.
@@ -121,14 +125,16 @@ class Settings(BaseModel):
         try:
             settings = cls(**given)
         except ValidationError as error:
-            faults += cls._faults_of(error, environment)
+            faults += cls._faults_of(error, environment, flags=flags)
         if faults:
             # The cause would repeat pydantic's own words.
             raise SettingsRefused("\n".join(faults)) from None
         return settings
 
     @classmethod
-    def _faults_of(cls, error: ValidationError, environment: Mapping[str, str]) -> Iterable[str]:
+    def _faults_of(
+        cls, error: ValidationError, environment: Mapping[str, str], *, flags: bool
+    ) -> Iterable[str]:
         by_name = {
             shown: variable
             for variable, name in cls.variables().items()
@@ -142,7 +148,7 @@ class Settings(BaseModel):
             field = cls.model_fields[cls.variables()[variable]]
             if fault["type"] == "missing":
                 name = variable.removeprefix(cls.variable_prefix).lower()
-                yield _missing(f"{variable} (--set {name}=…)", field)
+                yield _missing(f"{variable} (--set {name}=…)" if flags else variable, field)
             else:
                 yield _fault(variable, environment.get(variable, ""), field, fault)
 

@@ -23,8 +23,8 @@ class Spoken(Protocol):
     def sent_ms(self) -> int:
         """Milliseconds of audio that were sent."""
 
-    def heard_text(self, ms: int) -> str:
-        """Return the words that fit into the first milliseconds of the audio."""
+    def truncate(self, heard_ms: int) -> str:
+        """Return the words within the milliseconds that a client says were heard."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from partway.container.models.voice.interfaces import HearingOptions, Samples, T
 from partway.container.models.voice.limits import MAX_UTTERANCE
 from partway.container.models.voice.listener_events import Heard, ListenerEvents, NotHeard
 from partway.container.models.voice.speech_turns import (
+    STEP,
     LongSilence,
     Pause,
     SpeechResumed,
@@ -160,11 +161,18 @@ class SpeechListener:
         if not self._over("commit", self._turns.commit()):
             self._commit_nothing()
 
-    def clear(self) -> None:
-        """Drop the audio of the open utterance."""
+    def clear(self) -> int:
+        """Drop the audio of the open utterance, and its events that nobody has taken yet.
+
+        Returns:
+            The number of the next utterance. Pieces of the dropped one that were cut have lower
+            numbers, and may still be reported.
+        """
         self._turns.clear()
         self._forget_open()
         self._taken_until = self._window.end
+        self._events.drop_of(self._number)
+        return self._number
 
     async def end(self) -> None:
         """End the audio: :meth:`events` ends after the text of the last utterance."""
@@ -182,12 +190,16 @@ class SpeechListener:
     # --- Audio -----------------------------------------------------------------------------------
 
     def _take(self, audio: Samples) -> None:
-        self._window.add(audio)
         if self._manual:
+            self._window.add(audio)
             self._begin = self._taken_until if self._window.end > self._taken_until else None
         else:
-            for event in self._turns.feed(audio):
-                self._on(event)
+            # An utterance ends with the audio that was there: it must not reach into the next one.
+            for begin in range(0, len(audio), STEP):
+                step = audio[begin : begin + STEP]
+                self._window.add(step)
+                for event in self._turns.feed(step):
+                    self._on(event)
         if self._begin is not None and self._window.end - self._begin >= MAX_UTTERANCE:
             self._cut(self._begin)
         if self._interims and self._begin is not None:
@@ -219,14 +231,14 @@ class SpeechListener:
         self._give_up_eager()
         utterance = self._utterance(self._begin, min(at + _TAIL, self._window.end))
         self._eager = self._spawn(self._hear_eagerly(utterance))
-        self._spawn(self._judge(utterance))
+        self._spawn(self._judge(utterance, self._eager))
 
     def _over(self, reason: Ending, events: list[TurnEvent]) -> bool:
         """End the open utterance at this moment; return False if there is none."""
         now = self._window.end
         for event in events:
-            if isinstance(event, SpeechStopped):
-                self._events.add(event)
+            if isinstance(event, SpeechStarted | SpeechStopped):
+                self._on(event)
         if self._begin is None:
             if self._manual or not self._may_have_missed_a_word():
                 return False
@@ -255,6 +267,7 @@ class SpeechListener:
         latest = begin + MAX_UTTERANCE
         earliest = latest - CUT_WITHIN
         cut = earliest + quietest(self._window.between(earliest, latest))
+        self._give_up_eager()  # that text ends at the pause, not at the cut
         self._finish(cut, "cut")
         self._begin = cut
 
@@ -323,9 +336,13 @@ class SpeechListener:
             log_failure(_log, "hearing", error)
             return NotHeard(reason_of(error))
 
-    async def _judge(self, utterance: Utterance) -> None:
-        """Judge whether the turn is complete, unless it has ended or goes on meanwhile."""
-        eager = self._eager
+    async def _judge(self, utterance: Utterance, eager: asyncio.Task[Heard]) -> None:
+        """Judge whether the turn is complete, unless it has ended or goes on meanwhile.
+
+        Args:
+            utterance: the turn so far.
+            eager: hears it; it is the listener's own until somebody speaks again.
+        """
         try:
             complete = await self._detection.is_complete(utterance.audio)
         except Exception as error:

@@ -10,11 +10,12 @@ from typing import TypeAlias
 
 from partway.container.models.voice.interfaces import Transcript
 from partway.container.models.voice.limits import MAX_LISTENER_EVENTS, MAX_UNHEARD_UTTERANCES
-from partway.container.models.voice.speech_turns import LongSilence
+from partway.container.models.voice.speech_turns import LongSilence, SpeechStarted, SpeechStopped
 from partway.container.models.voice.utterances import (
     Ending,
     Final,
     HearingFailed,
+    Interim,
     ListenerEvent,
     Utterance,
 )
@@ -115,6 +116,20 @@ class ListenerEvents:
         """Note that no utterance follows."""
         self._ended = True
         self._changed.set()
+
+    def drop_of(self, number: int) -> None:
+        """Drop the untaken events of the open utterance: its begin, and its interim texts.
+
+        Args:
+            number: the utterance's.
+        """
+        edges = [each for each in self._events if isinstance(each, SpeechStarted | SpeechStopped)]
+        begin = edges[-1] if edges and isinstance(edges[-1], SpeechStarted) else None
+        self._events = deque(
+            each
+            for each in self._events
+            if each is not begin and not (isinstance(each, Interim) and each.utterance.id == number)
+        )
 
     def clear(self) -> None:
         """Drop all that waits."""

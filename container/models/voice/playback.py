@@ -56,6 +56,7 @@ class Playback:
         self._sent = 0.0  # seconds of audio
         self._silent_at = self._clock()  # when all sent audio will have been heard
         self._phrases: list[_Phrase] = []
+        self._truncated_ms: int | None = None  # by the client's own count
 
     @property
     def sent_ms(self) -> int:
@@ -64,7 +65,9 @@ class Playback:
 
     @property
     def heard_ms(self) -> int:
-        """Milliseconds of audio that can have been heard by now."""
+        """Milliseconds of audio that can have been heard by now, or that the client has named."""
+        if self._truncated_ms is not None:
+            return self._truncated_ms
         return round((self._sent - self._ahead()) * 1000)
 
     def begin(self, text: str) -> None:
@@ -88,6 +91,11 @@ class Playback:
                 await self._sleep(early)
             self._add(seconds)
             yield piece
+
+    def truncate(self, heard_ms: int) -> str:
+        """Believe the client's own count of what was heard, and return those words."""
+        self._truncated_ms = heard_ms
+        return self.heard_text()
 
     def heard_text(self, heard_ms: int | None = None) -> str:
         """Return the words that can have been heard.

@@ -67,7 +67,7 @@ class VoiceSettings(Settings, prefix="PARTWAY_VOICE_"):
     min_words: int = Field(0, ge=0, le=100)
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+    def from_environment(cls, environment: Mapping[str, str], *, flags: bool = True) -> Self:
         """Read the settings, and check those of ``chat`` or ``text`` if that model answers.
 
         Raises:
@@ -75,7 +75,7 @@ class VoiceSettings(Settings, prefix="PARTWAY_VOICE_"):
         """
         faults = _faults_of_answers(environment)
         try:
-            settings = super().from_environment(environment)
+            settings = super().from_environment(environment, flags=flags)
         except SettingsRefused as refused:
             raise SettingsRefused("\n".join((str(refused), *faults))) from None
         if faults:
@@ -87,7 +87,7 @@ def _faults_of_answers(environment: Mapping[str, str]) -> tuple[str, ...]:
     answers, _, _ = environment.get(variable_of("answers"), "").partition(":")
     try:
         if (kind := _OF_ANSWERS.get(answers)) is not None:
-            kind.from_environment(environment)
+            kind.from_environment(environment, flags=False)
     except SettingsRefused as refused:
         return (str(refused),)
     return ()

@@ -24,7 +24,7 @@ from partway.container.models.voice.interfaces import (
 )
 
 #: Samples that are fed at a time: between two of them, the state is brought up to date.
-_STEP: Final = HEARING_RATE // 50
+STEP: Final = HEARING_RATE // 50
 #: Speech that goes on by less after a commit was over before it, and was not yet known to be.
 _LEAST_CARRIED: Final = 0.06
 #: Seconds until speech that goes on after a commit is sure to be speech.
@@ -151,8 +151,8 @@ class TurnTaking:
     def feed(self, audio: Samples) -> list[TurnEvent]:
         """Add audio at ``HEARING_RATE``; return the events that it causes."""
         events: list[TurnEvent] = []
-        for begin in range(0, len(audio), _STEP):
-            step = audio[begin : begin + _STEP]
+        for begin in range(0, len(audio), STEP):
+            step = audio[begin : begin + STEP]
             self._samples += len(step)
             for edge in self._detector.feed(step):
                 events += self._edge(edge)

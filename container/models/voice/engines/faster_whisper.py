@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from partway.container.models.voice.engines.without_av import without_av
 from partway.container.models.voice.interfaces import (
     HEARING_RATE,
     HeardWord,
@@ -46,8 +47,9 @@ class FasterWhisper:
                 f"faster-whisper: {place or 'no directory'} was given; it must be a directory "
                 "with the file model.bin, in CTranslate2's format"
             )
-        from faster_whisper import WhisperModel
-        from faster_whisper.vad import get_speech_timestamps
+        with without_av():
+            from faster_whisper import WhisperModel
+            from faster_whisper.vad import get_speech_timestamps
 
         self._model = WhisperModel(
             str(place), device="auto", compute_type="auto", local_files_only=True

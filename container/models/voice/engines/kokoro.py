@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,14 +88,21 @@ class _Network:
                 f"{place} takes {', '.join(sorted(inputs))}; it must take input_ids (or tokens), "
                 "style and speed"
             )
-        self._speed: type[Any] = np.float32 if inputs["speed"] == "tensor(float)" else np.int32
+        self._takes_fractions = inputs["speed"] == "tensor(float)"
 
     def run(self, numbers: list[int], style: _Style, speed: float) -> Samples:
-        """Return the audio of some phonemes."""
+        """Return the audio of some phonemes.
+
+        Args:
+            numbers: those of the phonemes.
+            style: the voice's, for a text of this length.
+            speed: rounded for an export that takes whole numbers; 0 would have no end.
+        """
+        whole = np.array([max(1, round(speed))], np.int32)
         given = {
             self._tokens: np.array([[0, *numbers, 0]], np.int64),
             "style": style.reshape(1, _STYLE),
-            "speed": np.array([speed], self._speed),
+            "speed": np.array([speed], np.float32) if self._takes_fractions else whole,
         }
         audio = np.asarray(self._session.run(None, given)[0], np.float32).reshape(-1)
         samples: Samples = (np.clip(audio, -1, 1) * 32_767).astype(np.int16)

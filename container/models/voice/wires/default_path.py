@@ -14,7 +14,7 @@ from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.wires.dialects import Dialect, unknown_type
 from partway.container.models.voice.wires.nvidia_hearing import NvidiaHearing
 from partway.container.models.voice.wires.nvidia_speaking import NvidiaSpeaking
-from partway.container.models.voice.wires.realtime import RealtimeStream
+from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
 from partway.container.models.voice.wires.realtime_events import error_event
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import ClientEvent, event_of
@@ -74,7 +74,7 @@ class DefaultPath:
         if first.kind in _NVIDIA_SPEAKING:
             return NvidiaSpeaking(self._stream, self._engines, first)
         if first.kind in _REALTIME or (first.kind in _VLLM and first.members.has("session")):
-            self._engines.need("Realtime", "hears", "answers", "speaks")
+            self._engines.need("Realtime", *realtime_needs(self._stream.query, self._engines))
             return self._realtime
         if first.kind in _VLLM:
             return VllmRealtime(self._stream, self._engines, first)

@@ -83,8 +83,10 @@ class NvidiaHearing:
     async def _take(self, message: ClientEvent) -> None:
         match message.kind:
             case "input_audio_buffer.append":
-                await self._listener.feed(audio_of(message.members, "audio"))
-                if message.members.inner("runtime_config").text("force_eou") == "true":
+                audio = audio_of(message.members, "audio")
+                ends = message.members.inner("runtime_config").text("force_eou") == "true"
+                await self._listener.feed(audio)
+                if ends:
                     await self._listener.commit()
             case "input_audio_buffer.commit":
                 pass

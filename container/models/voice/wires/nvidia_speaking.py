@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from partway.container.errors import ModelError
+from partway.container.errors import log_failure, reason_of
 from partway.container.models.voice.audio_formats import (
     LEAST_RATE,
     MOST_RATE,
@@ -34,7 +35,9 @@ from partway.container.models.voice.wires.dialects import (
 from partway.container.models.voice.wires.realtime_events import event
 from partway.container.models.voice.wires.realtime_faults import Members, RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import ClientEvent
-from partway.container.stream import Stream
+from partway.container.stream import Stream, StreamClosed
+
+_log = logging.getLogger("partway.container.voice")
 
 _UPDATE: Final = "synthesize_session.update"
 _ENDS: Final = ("session.end",)
@@ -131,8 +134,11 @@ class NvidiaSpeaking:
                 async for piece in pieces:
                     await self._send_audio(writer.feed(piece))
             await self._send_audio(writer.end())
-        except ModelError as error:
-            failed = nvidia_error("server_error", "speaking_failed", error.reason)
+        except StreamClosed:
+            raise
+        except Exception as error:
+            log_failure(_log, "speaking", error, request_id=self._stream.id)
+            failed = nvidia_error("server_error", "speaking_failed", reason_of(error))
             await self._stream.send(failed)
 
     async def _send_audio(self, audio: bytes) -> None:

@@ -112,6 +112,7 @@ class RealtimeStream:
             async for message in received:
                 await self._obey(message)
             await self._end()
+            self._items.stop()
 
     async def _end(self) -> None:
         """Give a client that has ended its input the texts and the answers that it waits for.
@@ -149,6 +150,7 @@ class RealtimeStream:
             case messages.AudioClear():
                 self._turns.clear()
                 await self._send(events.event("input_audio_buffer.cleared"))
+                self._answer_what_is_owed()
             case messages.SessionUpdate():
                 await self._update(message)
             case messages.ItemCreate():
@@ -215,7 +217,7 @@ class RealtimeStream:
                 "within them",
                 param="audio_end_ms",
             )
-        item.content[0].text = spoken.heard_text(end)
+        item.content[0].text = spoken.truncate(end)
         await self._send(
             events.event(
                 "conversation.item.truncated", item_id=item.id, content_index=0, audio_end_ms=end
@@ -245,14 +247,10 @@ class RealtimeStream:
                 "a transcription session has no responses; the session's type must be realtime",
                 code="invalid_session_type",
             )
-        context = None if create.context is None else await self._context(create.context)
-        if self._response is not None:
-            raise RealtimeFault(
-                f"the conversation has an active response already, {self._response.id}; wait for "
-                "its response.done, or cancel it",
-                code="conversation_already_has_active_response",
-            )
         settings = self._settings.responding(create.response)
+        self._check_no_response()
+        context = None if create.context is None else await self._context(create.context)
+        self._check_no_response()  # a turn's may have begun meanwhile
         self._is_owed = False
         self._begin(
             Response(
@@ -264,6 +262,14 @@ class RealtimeStream:
                 self._send,
             )
         )
+
+    def _check_no_response(self) -> None:
+        if self._response is not None:
+            raise RealtimeFault(
+                f"the conversation has an active response already, {self._response.id}; wait for "
+                "its response.done, or cancel it",
+                code="conversation_already_has_active_response",
+            )
 
     async def _context(self, given: Sequence[messages.ItemCreate | str]) -> list[Item]:
         items = []
@@ -302,8 +308,9 @@ class RealtimeStream:
                 raise
             log_failure(log, "response", cause, request_id=self._stream.id)
             await response.fail(reason_of(cause))
-        self._response = None
-        self._answer_what_is_owed()
+        if response.closed.is_set():  # otherwise it was stopped, and has yet to say its end
+            self._response = None
+            self._answer_what_is_owed()
 
     async def _over(self, response: Response, reason: str) -> None:
         """Wait for the end of a response that was stopped."""

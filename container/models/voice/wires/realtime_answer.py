@@ -144,12 +144,14 @@ class SpokenAnswer:
     async def play(self) -> None:
         """Send the audio of all phrases, each with its transcript."""
         part = self.item.content[0]
+        has_begun = False
         while (made := await self._made.get()) is not None:
             if isinstance(made, _PhraseBegins):
                 delta = made.text
-                if part.text:
+                if has_begun:
                     self._playback.end_phrase()
                     delta = f" {delta}"
+                has_begun = True
                 part.text += delta
                 self._playback.begin(made.text)
                 await self._send(self.place.transcript_delta(delta))
@@ -157,7 +159,7 @@ class SpokenAnswer:
             async with aclosing(self._playback.paced(made)) as pieces:
                 async for piece in pieces:
                     await self._send_audio(self._writer.feed(piece))
-        if part.text:
+        if has_begun:
             self._playback.end_phrase()
         await self._send_audio(self._writer.end())
 

@@ -69,6 +69,7 @@ class ItemHearing:
         self._request_id = request_id
         self._room = asyncio.Semaphore(MAX_UNHEARD_ITEMS)
         self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def hear(self, item: Item, audio: bytes, settings: SessionSettings) -> None:
         """Begin to hear an item; wait while too many items wait for their text.
@@ -86,7 +87,14 @@ class ItemHearing:
         check_length(audio, settings.input_format)
         item.hearing = asyncio.Event()
         await self._room.acquire()
-        self._group.create_task(self._hear(item, audio, settings))
+        task = self._group.create_task(self._hear(item, audio, settings))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """Give up the items whose text is not known yet."""
+        for task in self._tasks:
+            task.cancel()
 
     async def _hear(self, item: Item, audio: bytes, settings: SessionSettings) -> None:
         try:

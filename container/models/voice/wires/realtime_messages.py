@@ -185,7 +185,7 @@ def _item_create(event: Members) -> ItemCreate:
     if not event.has("item"):
         raise event.fault("item", "an object")
     item, audio = _item_of(event.inner("item"))
-    return ItemCreate(item, event.text("previous_item_id") or None, audio)
+    return ItemCreate(item, event.text("previous_item_id", most=MAX_NAME) or None, audio)
 
 
 def _truncate(event: Members) -> ItemTruncate:
@@ -247,7 +247,7 @@ _PARSERS: Final[Mapping[str, Callable[[Members], Message]]] = {
 def _item_of(given: Members) -> tuple[Item, bytes]:
     kind = given.one_of("type", _KINDS, "message")
     status = given.one_of("status", _STATUSES, "completed")
-    name = given.text("id")[:128]
+    name = given.text("id", most=MAX_NAME)
     if kind == "function_call":
         call = Item(name, kind, status=status, call_id=given.needed("call_id", most=MAX_NAME))
         call.name = given.needed("name", most=MAX_NAME)
@@ -288,8 +288,14 @@ def audio_of(given: Members, name: str) -> bytes:
     """Return a member that is audio in base64.
 
     Raises:
-        RealtimeFault: it is not.
+        RealtimeFault: it is missing, or something else.
     """
+    if given.value(name) is None:
+        raise RealtimeFault(
+            f"{given.path_of(name)} is missing; it must be base64 of audio",
+            code="missing_required_parameter",
+            param=given.path_of(name),
+        )
     try:
         return binascii.a2b_base64(given.text(name, most=MAX_MESSAGE_BYTES), strict_mode=True)
     except (binascii.Error, ValueError):

@@ -67,8 +67,8 @@ class ResponseOutput:
         async with self._turn:
             await self._pay()
 
-    async def announce(self, item: Item) -> events.ResponsePlace:
-        """Add an item to the response and to the conversation."""
+    def announce(self, item: Item) -> events.ResponsePlace:
+        """Add an item to the response and to the conversation; the next events tell of it."""
         previous = None if self._conversation is None else self._conversation.add(item)
         place = events.ResponsePlace(self._response_id, item, len(self.items), previous)
         self.items.append(item)
@@ -233,8 +233,9 @@ class Response:
                         break
             if self._answer is not None:
                 self._answer.end()
-            for call in self._calls.items():
-                await self._send_call(call)
+            if self._cut is None:  # otherwise a call's arguments may lack their end
+                for call in self._calls.items():
+                    await self._send_call(call)
 
     async def _take(self, delta: Mapping[str, Any], group: asyncio.TaskGroup) -> None:
         content = delta.get("content")
@@ -259,7 +260,7 @@ class Response:
         is_spoken = settings.modality == "audio" and speaking is not None
         part = "output_audio" if is_spoken else "output_text"
         item = events.new_message(part)
-        place = await self._output.announce(item)
+        place = self._output.announce(item)
         if speaking is None or not is_spoken:
             self._answer = WrittenAnswer(place, self._output.delta)
         else:
@@ -278,7 +279,7 @@ class Response:
         """Send a call of a function; a client never sees a part of its arguments alone."""
         arguments, item.arguments = item.arguments, ""
         item.status = "in_progress"
-        place = await self._output.announce(item)
+        place = self._output.announce(item)
         item.arguments, item.status = arguments, "completed"
         await self._output.done(place, place.arguments_delta(arguments), place.arguments_done())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -16,8 +15,14 @@ from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.limits import MAX_ITEM_TEXT
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.speech_turns import SpeechStarted, SpeechStopped
+from partway.container.models.voice.utterances import (
+    Ending,
+    HearingFailed,
+    Interim,
+    ListenerEvent,
+    Utterance,
+)
 from partway.container.models.voice.utterances import Final as UtteranceHeard
-from partway.container.models.voice.utterances import HearingFailed, Interim, ListenerEvent
 from partway.container.models.voice.wires import realtime_events as events
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_listening import TurnSettings, hearing_options
@@ -49,12 +54,13 @@ class _Turn:
     """A turn that waits for its text.
 
     Attributes:
+        wants_response: known with the text.
         told: set once the client knows of the turn.
     """
 
     item: Item
     previous: str | None
-    wants_response: bool
+    wants_response: bool = False
     seconds: float = 0.0
     told: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -88,7 +94,7 @@ class UserTurns:
         self.handler = handler
         self._group = group
         self._ear: _Ear | None = None
-        self._former: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._came = 0.0  # seconds of audio before this listener's
 
     @property
@@ -104,7 +110,7 @@ class UserTurns:
         await self.end()
         options = _options(settings, self.engines)
         self._ear = _Ear(self, hearing, options, settings)
-        self._former = self._group.create_task(self._ear.run(self._came))
+        self._listening = self._group.create_task(self._ear.run(self._came))
 
     async def append(self, audio: bytes) -> None:
         """Add audio; waits while too many turns wait for their text.
@@ -128,15 +134,15 @@ class UserTurns:
 
     async def end(self) -> None:
         """End the audio; return once the texts of all turns are known."""
-        if self._ear is not None and self._former is not None:
+        if self._ear is not None and self._listening is not None:
             await self._ear.listener.end()
             self._came += self._ear.listener.position
-            await asyncio.wait((self._former,))
+            await asyncio.wait((self._listening,))
             self._ear = None
 
     def close(self) -> None:
         """Forget the handler, and what listens; nothing follows."""
-        self._ear = self._former = None
+        self._ear = self._listening = None
         del self.handler
 
     def _heard(self) -> _Ear:
@@ -149,10 +155,10 @@ class UserTurns:
 
     # --- For the listening -----------------------------------------------------------------------
 
-    def over(self, item_id: str, *, wants_response: bool) -> _Turn:
+    def over(self, item_id: str) -> _Turn:
         """Put a turn into the conversation; its text follows."""
         item = Item(item_id, role="user", content=[Part("input_audio")], hearing=asyncio.Event())
-        return _Turn(item, self._conversation.add(item), wants_response)
+        return _Turn(item, self._conversation.add(item))
 
     async def tell(self, turn: _Turn, *, stopped_ms: int | None) -> None:
         """Tell the client of a turn that is over."""
@@ -201,10 +207,12 @@ class _Ear:
         self.speaking: str | None = None
         self._start_ms = 0  # of the open turn
         self._is_told = False  # the client knows that somebody speaks
-        self._committed = False  # the client has ended the open turn
         self._waiting: deque[_Turn] = deque()
+        #: Numbers of utterances before which the client has cleared a turn.
+        self._cleared: deque[int] = deque()
         self._said: list[str] = []  # earlier pieces of a long turn
         self._seconds = 0.0  # of these
+        self._failure: str | None = None  # of the first of them that could not be heard
 
     async def commit(self) -> None:
         if not self.listener.is_speaking:
@@ -214,17 +222,15 @@ class _Ear:
             )
         await self.listener.commit()
         if self._detection is None:
-            turn = self._turns.over(new_id("item"), wants_response=False)
+            turn = self._turns.over(new_id("item"))
             self._waiting.append(turn)
             await self._turns.tell(turn, stopped_ms=None)
-        else:
-            self._committed = True
 
     def clear(self) -> None:
-        self.listener.clear()
+        next_number = self.listener.clear()
+        if next_number not in self._cleared:
+            self._cleared.append(next_number)
         self.speaking = None
-        self._said.clear()
-        self._seconds = 0.0
 
     async def run(self, came: float) -> None:
         """Act upon all that is heard, until the audio has ended and every text is known.
@@ -232,8 +238,7 @@ class _Ear:
         Args:
             came: seconds of the session's audio before this listener's.
         """
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.listener)
+        async with self.listener:
             async for event in self.listener.events():
                 await self._on(event, came)
 
@@ -246,7 +251,7 @@ class _Ear:
                 await self._turns.handler.speech_began(self._announce)
             case SpeechStopped(at) if self.speaking is not None:
                 item_id, self.speaking = self.speaking, None
-                turn = self._turns.over(item_id, wants_response=self._wants_response())
+                turn = self._turns.over(item_id)
                 self._waiting.append(turn)
                 stopped = round((came + at) * 1000) if self._is_told else None
                 await self._turns.tell(turn, stopped_ms=stopped)
@@ -254,34 +259,49 @@ class _Ear:
                 count = len(transcript.text.split())
                 await self._turns.handler.words_heard(count, self._announce)
             case UtteranceHeard(utterance, transcript, reason):
-                self._seconds += utterance.duration
+                self._add(utterance)
                 if sum(map(len, self._said)) < MAX_ITEM_TEXT:
                     self._said.append(transcript.text)
                 if reason != "cut":
-                    await self._settle(None)
+                    await self._settle(reason)
             case HearingFailed(utterance, failure, reason):
-                self._seconds += utterance.duration
+                self._add(utterance)
+                self._failure = self._failure or failure
                 if reason != "cut":
-                    await self._settle(failure)
+                    await self._settle(reason)
+
+    def _add(self, utterance: Utterance) -> None:
+        """Add a piece to those of its turn; those of a turn that was cleared are dropped."""
+        while self._cleared and utterance.id >= self._cleared[0]:
+            self._cleared.popleft()
+            self._forget_pieces()
+        self._seconds += utterance.duration
+
+    def _forget_pieces(self) -> None:
+        self._said.clear()
+        self._seconds = 0.0
+        self._failure = None
 
     async def _announce(self) -> None:
         if not self._is_told and self.speaking is not None:
             self._is_told = True
             await self._turns.send(events.speech_started(self.speaking, self._start_ms))
 
-    def _wants_response(self) -> bool:
-        committed, self._committed = self._committed, False
-        return self._detection is not None and self._detection.create_response and not committed
+    def _wants_response(self, ending: Ending) -> bool:
+        """Whether the session answers a turn by itself: a client that commits asks for it."""
+        detection = self._detection
+        return detection is not None and detection.create_response and ending != "commit"
 
-    async def _settle(self, failure: str | None) -> None:
+    async def _settle(self, ending: Ending) -> None:
         """Give the text to the turn that has waited longest."""
         text = " ".join(filter(None, self._said))
-        seconds, self._seconds = self._seconds, 0.0
-        self._said.clear()
+        seconds, failure = self._seconds, self._failure
+        self._forget_pieces()
         if self._waiting:
             turn = self._waiting.popleft()
+            turn.wants_response = self._wants_response(ending)
         elif text:  # a word that no detector has found
-            turn = self._turns.over(new_id("item"), wants_response=False)
+            turn = self._turns.over(new_id("item"))
             await self._turns.tell(turn, stopped_ms=None)
         else:
             return

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from partway import __version__
-from partway.container.errors import ModelError
+from partway.container.errors import log_failure, reason_of
 from partway.container.models.ignored_names import log_ignored
 from partway.container.models.voice.audio_formats import AudioWriter
 from partway.container.models.voice.engine_set import Engines
@@ -31,7 +31,7 @@ from partway.container.models.voice.wires.speak_messages import (
     speak_metadata,
     speak_warning,
 )
-from partway.container.stream import Stream
+from partway.container.stream import Stream, StreamClosed
 
 _log = logging.getLogger("partway.container.voice")
 
@@ -82,7 +82,7 @@ class SpeakStream:
         """Speak until the client has closed the stream.
 
         Raises:
-            ExceptionGroup: the engine failed in an unforeseen way, or the stream is over.
+            ExceptionGroup: the stream is over.
         """
         log_ignored(_log, "parameters are ignored", self._stream.path, self._query.ignored)
         await self._stream.send(speak_metadata(self._stream.id, self._engine, __version__))
@@ -171,8 +171,11 @@ class SpeakStream:
             async with aclosing(self._speaking.speak(phrase, self._query.options)) as pieces:
                 async for piece in pieces:
                     await self._send(self._writer.feed(piece))
-        except ModelError as error:
-            reason = f"a phrase is not spoken to its end: {error.reason}"
+        except StreamClosed:
+            raise
+        except Exception as error:
+            log_failure(_log, "speaking", error, request_id=self._stream.id)
+            reason = f"a phrase is not spoken to its end: {reason_of(error)}"
             await self._stream.send(speak_error("NET-0000", reason))
         self._unspoken -= len(phrase)
 

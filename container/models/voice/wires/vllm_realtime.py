@@ -15,7 +15,7 @@ from typing import Final
 from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
-from partway.container.models.voice.limits import MAX_NAME
+from partway.container.models.voice.limits import MAX_ITEM_TEXT, MAX_NAME
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.utterances import Final as FinalText
 from partway.container.models.voice.utterances import HearingFailed
@@ -51,7 +51,7 @@ class VllmRealtime:
             eager=engines.settings.eager_ms / 1000,
         )
         self._listener = SpeechListener(engines.hearing, engines.turns, options)
-        self._pieces: list[str] = []
+        self._text = ""  # since the last final commit
 
     async def run(self, messages: AsyncIterator[str | bytes]) -> None:
         """Serve the stream until its input ends; the text of all audio is told."""
@@ -83,19 +83,19 @@ class VllmRealtime:
                 case HearingFailed(reason=failure, ending=reason):
                     await self._tell_error(failure, "processing_error")
                     if reason == "commit":
-                        self._pieces.clear()
-        if self._pieces:  # the input has ended without a final commit
+                        self._text = ""
+        if self._text:  # the input has ended without a final commit
             await self._tell_whole()
 
     async def _tell_piece(self, text: str) -> None:
         if text:
-            delta = f" {text}" if self._pieces else text
-            self._pieces.append(delta)
+            delta = f" {text}" if self._text else text
+            if len(self._text) < MAX_ITEM_TEXT:
+                self._text += delta
             await self._stream.send(event("transcription.delta", delta=delta))
 
     async def _tell_whole(self) -> None:
-        text = "".join(self._pieces)
-        self._pieces.clear()
+        text, self._text = self._text, ""
         await self._stream.send(event("transcription.done", text=text, usage=None))
 
     async def _refuse(self, fault: RealtimeFault) -> None:

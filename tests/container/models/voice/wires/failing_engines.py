@@ -39,6 +39,17 @@ class SpeaksSecond(StubSpeech):
         return super().speak(text, options)
 
 
+class BreaksFirst(SpeaksSecond):
+    """Cannot speak the first text either, for a reason of its own code."""
+
+    def speak(self, text: str, options: SpeakingOptions) -> Iterator[Samples]:
+        try:
+            return super().speak(text, options)
+        except ModelError:
+            raise RuntimeError("the mouth is broken") from None
+
+
 _HERE = __name__
 HEARS_SECOND = f"{_HERE}:HearsSecond"
 SPEAKS_SECOND = f"{_HERE}:SpeaksSecond"
+BREAKS_FIRST = f"{_HERE}:BreaksFirst"

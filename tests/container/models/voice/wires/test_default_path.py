@@ -97,3 +97,18 @@ async def test_an_engine_that_is_missing_is_named(missing, kind, variable):
         assert await stream.rest() == []
         assert stream.connection.close_code == 1011
         assert variable in stream.connection.close_reason
+
+
+@pytest.mark.parametrize("missing", ["hears", "speaks"])
+async def test_a_conversation_needs_the_engines_that_it_needs_on_its_own_path(missing):
+    async with client(**{missing: ""}) as stream:
+        await stream.until("session.created")
+        await stream.send("response.create", response={"output_modalities": ["text"]})
+        assert (await stream.until("response.done"))[-1]["response"]["status"] == "completed"
+
+
+async def test_a_session_that_only_transcribes_needs_no_engine_that_answers():
+    async with client(answers="") as stream:
+        await stream.until("session.created")
+        await stream.send("session.update", session={"type": "transcription"})
+        assert (await stream.next())["type"] == "session.updated"

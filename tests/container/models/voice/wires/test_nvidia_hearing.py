@@ -83,6 +83,15 @@ async def test_a_forced_end_of_the_utterance():
         assert (await stream.until(COMPLETED))[-1]["transcript"] == "one"
 
 
+async def test_the_audio_of_a_refused_message_is_not_heard():
+    async with client() as stream:
+        await begin(stream)
+        await stream.append(sounds(0.1, 0.4), runtime_config={"force_eou": 1})
+        assert "force_eou" in (await stream.until("error"))[-1]["message"]
+        await stream.send("session.end")
+        assert [event["transcript"] for event in await stream.rest()] == [""]
+
+
 @pytest.mark.parametrize("end", ["session.end", "input_audio_buffer.done"])
 async def test_the_end_tells_the_last_text(end):
     async with client() as stream:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.container.models.voice.wires.failing_engines import SPEAKS_SECOND
+from tests.container.models.voice.wires.failing_engines import BREAKS_FIRST, SPEAKS_SECOND
 from tests.container.models.voice.wires.json_client import JsonClient, client, voice
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -127,14 +127,17 @@ async def test_a_first_session_that_is_too_long_may_be_mended():
         await begin(stream)
 
 
-async def test_a_text_that_cannot_be_spoken_is_told_and_the_next_one_spoken():
-    async with client(speaks=SPEAKS_SECOND) as stream:
+@pytest.mark.parametrize(
+    ("engine", "reason"), [(SPEAKS_SECOND, "the mouth is full"), (BREAKS_FIRST, "RuntimeError")]
+)
+async def test_a_text_that_cannot_be_spoken_is_told_and_the_next_one_spoken(engine, reason):
+    async with client(speaks=engine) as stream:
         await begin(stream)
         await stream.send("input_text.append", text="Hello.")
         await stream.send("input_text.done")
         failed, completed = await stream.until(COMPLETED)
         assert (failed["type"], completed["type"]) == ("error", COMPLETED)
-        assert "the mouth is full" in failed["message"]
+        assert reason in failed["message"]
         assert await said(stream, "Hello.")
 
 

@@ -38,6 +38,8 @@ class Held(StubSpeech):
                 assert self.may.acquire(timeout=30)
                 if "fail" in text:
                     raise ModelError("no voice for it")
+                if "break" in text:
+                    raise RuntimeError("of nobody's concern")
                 yield samples
         finally:
             self.closed.set()
@@ -251,14 +253,18 @@ async def test_a_client_that_leaves_ends_its_phrase(held):
     assert Held.begun == ["An endless phrase."]
 
 
-async def test_a_phrase_that_fails_is_named_and_the_stream_goes_on(held):
+@pytest.mark.parametrize(
+    ("verb", "reason"),
+    [("fail", "no voice for it"), ("break", "the model failed: RuntimeError")],
+)
+async def test_a_phrase_that_fails_is_named_and_the_stream_goes_on(verb, reason, held):
     Held.may.release(1000)
     async with talking(held) as client:
-        await client.speak("This must fail. Then the next. ")
+        await client.speak(f"This must {verb}. Then the next. ")
         await client.say("Flush")
         audio, error = await client.until("Error")
         assert audio == b""
-        assert error["description"] == "a phrase is not spoken to its end: no voice for it"
+        assert error["description"] == f"a phrase is not spoken to its end: {reason}"
         audio, _ = await client.until("Flushed")
         assert audio == tones("Then the next.")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from partway.container.models.voice.wires import vllm_realtime
 from tests.container.models.voice.sounds import silence, sounds
 from tests.container.models.voice.wires.failing_engines import HEARS_SECOND
 from tests.container.models.voice.wires.json_client import JsonClient, client
@@ -60,9 +63,21 @@ async def test_input_that_ends_without_a_commit_is_still_heard():
     async with client() as stream:
         await begin(stream)
         await stream.append(sounds(0.1, 0.8))
-        await stream.connection.close()
-        events = await stream.rest()
-        assert events == [] or events[-1]["text"] == "one two"
+        closing = asyncio.create_task(stream.connection.close())
+        assert (await stream.until("transcription.done"))[-1]["text"] == "one two"
+        await closing
+
+
+async def test_a_text_without_end_is_bounded_and_its_pieces_are_not(monkeypatch):
+    monkeypatch.setattr(vllm_realtime, "MAX_ITEM_TEXT", 5)
+    async with client() as stream:
+        await begin(stream)
+        for _ in range(4):
+            await stream.append(sounds(0.1, 0.4, 1.0))
+        await stream.send("input_audio_buffer.commit", final=True)
+        *deltas, done = await stream.until("transcription.done")
+        assert [event["delta"] for event in deltas] == ["one", " one", " one", " one"]
+        assert done["text"] == "one one"
 
 
 @pytest.mark.parametrize(
