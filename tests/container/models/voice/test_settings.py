@@ -55,7 +55,7 @@ def test_a_variable_out_of_range_is_named(name, text, says):
 @pytest.mark.parametrize(
     ("answers", "given", "says"),
     [
-        ("chat", {}, "PARTWAY_CHAT_UPSTREAM is not set, or is empty; it must be the base URL of an OpenAI API"),
+        ("chat", {}, "PARTWAY_CHAT_UPSTREAM is not set, or is empty; it must be the base URL"),
         ("text:/model", {"PARTWAY_TEXT_THREADS": "x"}, "PARTWAY_TEXT_THREADS is 'x'; it must be"),
         ("text", {"PARTWAY_TEXT_THREAD": "1"}, "PARTWAY_TEXT_THREAD: this variable is unknown"),
     ],
