@@ -30,9 +30,15 @@ _CODES: Final[Mapping[str, str]] = {
 def openai_object(error: ApiError) -> ErrorResponse:
     """Write one of the gateway's own errors; a container's pass through as they are."""
     status = _status(error)
-    body = error_body(error.message, status, _CODES.get(error.name, error.name))
+    body = error_body(_message(error), status, _CODES.get(error.name, error.name))
     headers = {"Content-Type": "application/json", **error.headers}
     return ErrorResponse(status, headers, body, REQUEST_ID)
+
+
+def _message(error: ApiError) -> str:
+    """Return an error's message, and the words of a container that refused a stream."""
+    said = error.original_message.strip() if isinstance(error, ContainerError) else ""
+    return error.message if said in error.message else f"{error.message}: {said}"
 
 
 def _status(error: ApiError) -> int:
