@@ -9,7 +9,7 @@ import psutil
 
 
 class Meter:
-    """CPU time and resident bytes of a process."""
+    """CPU time and resident bytes of a process, and how long it had to wait for a core."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -17,11 +17,18 @@ class Meter:
 
     def cpu_seconds(self) -> float:
         try:
-            tasks = (self._folder / "task").glob("*/schedstat")
-            return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+            return self._scheduled(0)
         except OSError:
             times = self._process.cpu_times()
             return times.user + times.system
+
+    def waiting_seconds(self) -> float:
+        """Seconds for which its threads could run, and other processes had the core; on Linux."""
+        return self._scheduled(1)
+
+    def _scheduled(self, column: int) -> float:
+        tasks = (self._folder / "task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[column]) for task in tasks) / 1e9
 
     def resident(self) -> int:
         return int(self._process.memory_info().rss)

@@ -20,6 +20,7 @@ from typing import Final
 from benchmarks import peers, voice_cuts, voice_delays, voice_loads, voice_peers
 from benchmarks.load import LoadError
 from benchmarks.peers import StartError
+from benchmarks.process_meter import Meter
 from benchmarks.rounds import RunError
 from benchmarks.text_replies import held
 from benchmarks.voice_peers import LISTEN_PATH, REALTIME_PATH
@@ -53,6 +54,7 @@ _CROWD_TURNS: Final = 4
 #: The voice whose sentences are said where its errors do not matter.
 _VOICE: Final = "espeak-ng"
 _MILLI: Final = 1e3
+_MICRO: Final = 1e6
 
 
 def quick(folder: Path) -> Iterator[str]:
@@ -127,23 +129,30 @@ def crowd(args: argparse.Namespace, folder: Path) -> Iterator[str]:
     said = _sentences(folder, args.sentences)
     yield (
         "| turns found by | streams | turns | first audio, ms, median | p95 | silence within an "
-        "answer, ms, longest | part late, ms, latest | load's own frames late, ms, p99 | |"
+        "answer, ms, longest | part late, ms, latest | load's own frames late, ms, p99 "
+        "| container, µs of CPU for each 20 ms of a stream | its wait for the core, µs | |"
     )
-    yield "|---" + "|---:" * 7 + "|---|"
+    yield "|---" + "|---:" * 9 + "|---|"
     for detector, streams in zip(_DETECTORS, args.crowd, strict=True):
-        engines = {"hears": "stub", "speaks": "stub", "answers": "stub", "turns": detector}
+        settings = {"hears": "stub", "speaks": "stub", "answers": "stub", "turns": detector}
+        settings["streams"] = str(streams)
         with ExitStack() as stack:
-            container = stack.enter_context(voice_peers.voice(0, **engines))
+            container = stack.enter_context(voice_peers.voice(0, **settings))
             gateway = stack.enter_context(peers.gateway(container))
             options = [f"--users={streams}", f"--turns={_CROWD_TURNS}"]
             url = f"ws://{gateway.address}{REALTIME_PATH}"
+            meter = Meter(container.pid)
+            before = (meter.cpu_seconds(), meter.waiting_seconds())
             found = voice_loads.turns(url, said, *options, core=1)
+            after = (meter.cpu_seconds(), meter.waiting_seconds())
         first = voice_loads.percentiles([each for _, each in found.first], 50, 95)
         times = [*first, found.silence, found.late, found.lateness]
         cells = " | ".join(f"{each * _MILLI:,.0f}" for each in times)
+        cost, wait = ((b - a) / found.frames * _MICRO for a, b in zip(before, after, strict=True))
         verdict = held(found.silence <= _GAP and found.are_answered)
         count = f"{len(found.first)} of {found.wanted}"
-        yield f"| {detector} | {streams} | {count} | {cells} | {verdict} |"
+        costs = f"{cost:.0f} | {wait:.0f}"
+        yield f"| {detector} | {streams} | {count} | {cells} | {costs} | {verdict} |"
 
 
 #: The parts of a run, with their headings.

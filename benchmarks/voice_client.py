@@ -88,6 +88,7 @@ async def load(args: argparse.Namespace) -> dict[str, object]:
             for turn in turns
         ],
         "lateness": microphones.spread(),
+        "frames": len(microphones.lateness),
     }
 
 

@@ -32,6 +32,7 @@ class Turns:
         late: the longest delay of a part of an answer.
         events: of each turn.
         lateness: the 99th percentile of the load's own frames.
+        frames: their number.
     """
 
     first: Sequence[tuple[int, float]]
@@ -41,6 +42,7 @@ class Turns:
     late: float
     events: Sequence[Sequence[str]]
     lateness: float
+    frames: int
 
     @property
     def are_answered(self) -> bool:
@@ -65,6 +67,7 @@ class Turns:
             max(each["late"] for each in answered),
             [each["events"] for each in turns],
             found["lateness"]["p99"],
+            found["frames"],
         )
 
 

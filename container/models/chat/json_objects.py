@@ -29,7 +29,7 @@ def object_of(text: str | bytes) -> dict[str, Any] | None:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
         if len(decoded) > LARGE_TEXT and sum(map(decoded.count, ",[{")) > MAX_VALUES:
             return None  # each value but the first follows one of these marks
-        found = _writable(json.loads(decoded, parse_constant=_refused), MAX_DEPTH)
+        found = _writable(_json.decode(decoded), MAX_DEPTH)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -61,3 +61,6 @@ def _writable(value: Any, depth: int) -> Any:
 
 def _refused(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_json: Final = json.JSONDecoder(parse_constant=_refused)

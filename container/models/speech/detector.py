@@ -118,6 +118,11 @@ class Detector:
     def bytes_fed(self) -> int:
         return self._bytes
 
+    @property
+    def judged(self) -> float:
+        """Seconds of audio whose frames have their scores."""
+        return self._frames * _HOP / RATE
+
     def feed(self, pcm: bytes | memoryview) -> list[Turn]:
         """Add any number of bytes, even half samples; return the turns found."""
         self._bytes += len(pcm)

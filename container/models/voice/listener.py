@@ -150,7 +150,8 @@ class SpeechListener:
             if begin:
                 await asyncio.sleep(0)
             await self._events.until_room()
-            self._take(self._reader.feed(data[begin : begin + _SLICE]))
+            if len(audio := self._reader.feed(data[begin : begin + _SLICE])):
+                self._take(audio)
 
     async def commit(self) -> None:
         """End the utterance now: exactly one text, or failure, will tell of the commit.

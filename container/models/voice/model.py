@@ -10,6 +10,7 @@ from partway.container.errors import ModelError
 from partway.container.model import Model, Opening, Reply, Request, request_route, route
 from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.metrics import VoiceMetrics
+from partway.container.models.voice.open_streams import OpenStreams
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.speech_requests import answer_speech
@@ -58,6 +59,7 @@ class Voice(Model):
         self.metrics.register(VoiceMetrics(self.engines))
         self._bodies = HeldBodies()
         self._transcriptions = Transcriptions(self.engines, self._bodies)
+        self._open = OpenStreams(self.settings.streams)
 
     def unload(self) -> None:
         self.engines.close()
@@ -68,7 +70,7 @@ class Voice(Model):
         return True
 
     async def admit(self, opening: Opening) -> None:
-        """Refuse a path whose engine is not configured, and a query that is not understood."""
+        """Refuse a path without its engine, a query with faults, and one stream too many."""
         needs = _NEEDS.get(opening.path, ())
         if opening.path == "v1/realtime":
             needs = realtime_needs(opening.query, self.engines)
@@ -77,27 +79,32 @@ class Voice(Model):
             read_speech_query(opening.query)
         if opening.path == "v1/listen":
             ListenQuery.read(opening.query, self.engines.settings)
+        self._open.check()
 
     # --- Streams ---------------------------------------------------------------------------------
 
     async def stream(self, stream: Stream) -> None:
         """Serve the dialect that the first message chooses."""
-        await DefaultPath(stream, self.engines).run()
+        with self._open.one():
+            await DefaultPath(stream, self.engines).run()
 
     @route("v1/realtime")
     async def realtime(self, stream: Stream) -> None:
         """Hold a conversation by OpenAI's Realtime API, or transcribe."""
-        await RealtimeStream(stream, self.engines).run()
+        with self._open.one():
+            await RealtimeStream(stream, self.engines).run()
 
     @route("v1/speak")
     async def speak(self, stream: Stream) -> None:
         """Turn text into speech."""
-        await SpeakStream(stream, self.engines).run()
+        with self._open.one():
+            await SpeakStream(stream, self.engines).run()
 
     @route("v1/listen")
     async def listen(self, stream: Stream) -> None:
         """Turn speech into text."""
-        await ListenStream(stream, self.engines).run()
+        with self._open.one():
+            await ListenStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------
 

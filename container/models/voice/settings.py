@@ -8,6 +8,7 @@ from typing import Annotated, Final, Self
 from pydantic import BeforeValidator, Field, Strict
 
 from partway.container.errors import SettingsRefused
+from partway.container.limits import MAX_RUNNING
 from partway.container.models.chat.settings import ChatSettings
 from partway.container.models.text.settings import TextSettings
 from partway.container.settings import Settings
@@ -44,6 +45,7 @@ class VoiceSettings(Settings, prefix="PARTWAY_VOICE_"):
         hearing_threads: utterances that are transcribed at a time.
         speaking_threads: phrases that are spoken at a time.
         queue: jobs that may wait for each engine; one more is refused by the engine's name.
+        streams: streams that may be open at a time; one more is refused with 503.
         endpointing_ms: silence that ends a turn, if a client names none.
         eager_ms: silence after which an utterance is transcribed before its turn has ended; 0
             waits for the end.
@@ -61,6 +63,7 @@ class VoiceSettings(Settings, prefix="PARTWAY_VOICE_"):
     hearing_threads: ThreadCount = 1
     speaking_threads: ThreadCount = 1
     queue: int = Field(64, ge=0, le=10_000)
+    streams: int = Field(256, ge=1, le=MAX_RUNNING)
     endpointing_ms: int = Field(400, ge=10, le=10_000)
     eager_ms: int = Field(160, ge=0, le=10_000)
     interrupts: Switch = Field(default=True, description="0 or 1")

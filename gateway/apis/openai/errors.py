@@ -45,8 +45,8 @@ def openai_object(error: ApiError) -> ErrorResponse:
 def _message(error: ApiError) -> str:
     """Return an error's message: AWS's words stay on AWS's operations."""
     match error:
-        case ContainerError() if error.original_message:
-            return error.original_message
+        case ContainerError() if said := error.original_message.strip():
+            return said if said in error.message else f"{error.message}: {said}"
         case ExpiredToken() | MissingAuthenticationToken() | UnrecognizedClient():
             return f"{error.message.removesuffix('.')}; `partway token` makes an API key"
         case _:

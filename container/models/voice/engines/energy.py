@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from partway.container.models.speech.detector import RATE, SAMPLE_BYTES, Detector, Turn
+from partway.container.models.speech.detector import RATE, Detector, Turn
 from partway.container.models.voice.interfaces import (
     HEARING_RATE,
     Samples,
@@ -18,9 +18,6 @@ from partway.container.models.voice.interfaces import (
 
 assert RATE == HEARING_RATE, "the detector hears at its own rate"
 
-#: The detector's blocks are of 100 ms, and the last frame of a block reaches 10 ms beyond it.
-_BLOCK_SECONDS = 0.1
-_OVERLAP_SECONDS = 0.01
 #: Seconds of noise before the stream.
 _ROOM_SECONDS = 0.4
 
@@ -52,9 +49,7 @@ class EnergyDetector:
 
     def feed(self, audio: Samples) -> list[SpeechEdge]:
         turns = self._detector.feed(audio.astype("<i2", copy=False).tobytes())
-        seconds = self._detector.bytes_fed / SAMPLE_BYTES / RATE
-        blocks = int((seconds - _OVERLAP_SECONDS) / _BLOCK_SECONDS + 1e-9)
-        self.judged = max(self.judged, blocks * _BLOCK_SECONDS - _ROOM_SECONDS)
+        self.judged = max(0.0, self._detector.judged - _ROOM_SECONDS)
         return _edges(turns)
 
     def end(self) -> list[SpeechEdge]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import aiohttp
 import pytest
+from websockets.exceptions import InvalidStatus
 
+from partway.container.model import DEFAULT_PATH
 from partway.container.models.voice.model import Voice
 from partway.container.testing import serving
 from tests.container.models.voice.wires.json_client import voice
@@ -34,3 +36,20 @@ async def test_metrics_count_its_streams_and_requests() -> None:
         assert status == 200
         assert 'partway_container_open{kind="stream"} 1.0' in page
         assert 'partway_container_begun_total{kind="request"} 1.0' in page
+
+
+@pytest.mark.parametrize("path", ["v1/listen", "v1/speak", "v1/realtime", DEFAULT_PATH])
+async def test_one_stream_too_many_is_refused_by_the_settings_name(path: str) -> None:
+    async with voice(streams=1) as served, served.stream("v1/listen"):
+        with pytest.raises(InvalidStatus) as refused:
+            await served.stream(path).__aenter__()
+    response = refused.value.response
+    assert (response.status_code, b"PARTWAY_VOICE_STREAMS" in response.body) == (503, True)
+
+
+async def test_a_stream_that_has_ended_makes_room() -> None:
+    async with voice(streams=1) as served:
+        for _ in range(3):
+            async with served.stream("v1/listen") as client:
+                await client.send('{"type":"CloseStream"}')
+                await client.wait_closed()

@@ -10,9 +10,11 @@ from partway.container.models.voice.settings import VoiceSettings
 
 def test_all_variables():
     words = {"HEARS": "a", "SPEAKS": "b", "ANSWERS": "c", "TURNS": "d", "LANGUAGE": "e"}
-    numbers = {"HEARING_THREADS": "2", "SPEAKING_THREADS": "3", "QUEUE": "0", "MIN_WORDS": "4"}
-    more = {"SYSTEM": "f", "ENDPOINTING_MS": "500", "EAGER_MS": "0", "INTERRUPTS": "0"}
-    given = {f"PARTWAY_VOICE_{name}": text for name, text in (words | numbers | more).items()}
+    numbers = {"HEARING_THREADS": "2", "SPEAKING_THREADS": "3", "QUEUE": "0", "STREAMS": "5"}
+    times = {"ENDPOINTING_MS": "500", "EAGER_MS": "0"}
+    more = {"SYSTEM": "f", "INTERRUPTS": "0", "MIN_WORDS": "4"}
+    texts = words | numbers | times | more
+    given = {f"PARTWAY_VOICE_{name}": text for name, text in texts.items()}
     assert given.keys() == VoiceSettings.variables().keys()
     assert VoiceSettings.from_environment(given) == VoiceSettings(
         hears="a",
@@ -24,6 +26,7 @@ def test_all_variables():
         hearing_threads=2,
         speaking_threads=3,
         queue=0,
+        streams=5,
         endpointing_ms=500,
         eager_ms=0,
         interrupts=False,

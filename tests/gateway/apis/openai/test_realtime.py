@@ -10,7 +10,7 @@ from partway.protocol.signatures.api_keys import make_api_key
 from partway.protocol.signatures.verification import Credentials
 from tests.gateway.apis.openai.engine import KEY_ID, SECRET, TOKEN, authenticated
 from tests.gateway.conftest import container, gateway_for
-from tests.wire.peers import ENDPOINT, upgrade_request
+from tests.wire.peers import ENDPOINT, RawContainer, upgrade_request
 
 __all__ = ["authenticated", "container", "gateway_for"]
 
@@ -71,6 +71,17 @@ async def test_another_subprotocol_is_refused(gateway_for, container):
     assert response.status == 400
     error = response.json["error"]
     assert error["message"].startswith("Sec-WebSocket-Protocol must offer one of realtime, ")
+
+
+@pytest.mark.parametrize("said", ["200 voice streams are open", ""])
+async def test_a_refusal_has_the_containers_own_words(gateway_for, said):
+    refusal = f"HTTP/1.1 503 Busy\r\nContent-Length: {len(said) + 1}\r\n\r\n{said}\n"
+    async with RawContainer(lambda request: refusal.encode()) as container:
+        gateway = await gateway_for(container=container)
+        response = await gateway.request(upgrade_request(PATH))
+    message = response.json["error"]["message"]
+    refused = "the container refused the stream with status 503"
+    assert (response.status, message) == (502, f"{refused}: {said}" if said else refused)
 
 
 @pytest.mark.parametrize("way", ["header", "subprotocol"])
