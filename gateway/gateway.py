@@ -154,7 +154,7 @@ class Gateway:
             lambda maker, location: self.model_data_refusal(maker, location),
         )
         self.means: Final = self._provisions.means
-        self.router = Router(wall_clock=wall_clock)
+        self.router = Router()
         self.fleet = Fleet(self.router, self.means)
         self.fleet.on_end = self._forget_others
         self._fleet_metrics = FleetMetrics(self.fleet.describe, metrics.registry)

@@ -34,7 +34,7 @@ from partway.gateway.containers.requests_in_progress import RequestsUnderWay
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.output.log_names import name_its_log
 from partway.gateway.fleet.routing.router import Lease, Router
-from partway.gateway.fleet.routing.sticky_sessions import NO_SESSION, StickySession
+from partway.gateway.fleet.routing.session_affinity import NO_SESSION, StickySession
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.peers import peer_of
 from partway.gateway.timing.deadlines import TimeLimit
@@ -91,7 +91,7 @@ class Invocations:
         *,
         variant: str = "",
         container: str = "",
-        session: str = "",
+        session: StickySession = NO_SESSION,
         target: str | None = None,
         method: str = "POST",
         most_bytes: int | None = None,
@@ -108,7 +108,7 @@ class Invocations:
             headers: headers for each container, already checked.
             variant: the required variant; empty for any.
             container: the host name of the required container; empty for those of the endpoint.
-            session: the id of the request's session; empty for none.
+            session: the request's session.
             target: the path to request; None for each container's own path for requests.
             method: the request's; see :class:`ContainerRequest`.
             most_bytes: the most bytes of the request's body; None for the limit of all requests.
@@ -136,7 +136,7 @@ class Invocations:
             headers,
             variant,
             container,
-            session_key(identity, session),
+            session,
             target,
             method,
             self.most_bytes if most_bytes is None else most_bytes,
@@ -144,10 +144,6 @@ class Invocations:
             as_stream=as_stream,
             any_status=any_status,
         )
-
-    def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
-        """Forget a sender's ended session, so that its id may go to any instance."""
-        self.router.forget_session(endpoint, session_key(identity, session))
 
 
 class Invocation:
@@ -226,7 +222,6 @@ class Invocation:
             await self._ask_first()
             while self._further:
                 await self._ask_next()
-            self.lease.answered()
             if not self._as_stream:
                 self._request.let_go_of_body()
         except BaseException as error:
@@ -435,11 +430,6 @@ class Invocation:
     @property
     def _name(self) -> str:
         return (self._place and self._place.hostname) or "primary"
-
-
-def session_key(identity: Identity, session: str) -> StickySession:
-    """Return the name of a sender's session; without an id there is no session."""
-    return StickySession(identity.principal or "", session) if session else NO_SESSION
 
 
 def first_headers(headers: Mapping[str, str]) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from multidict import istr
 
 from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
+from partway.gateway.fleet.routing.session_affinity import NO_SESSION, StickySession
 from partway.gateway.streams.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING
@@ -157,17 +158,6 @@ ASYNC_HEADERS: Final[Mapping[str, _Rule]] = {
 }
 
 
-class BegunSession(NamedTuple):
-    """A session that a container has begun.
-
-    Attributes:
-        until: when it expires, in epoch seconds.
-    """
-
-    id: str
-    until: float
-
-
 def passed_on(
     headers: Mapping[str, str], rules: Mapping[str, _Rule] = INVOKE_HEADERS
 ) -> dict[str, str]:
@@ -195,13 +185,42 @@ def is_session(text: str) -> bool:
     return len(text) <= _MAX_SESSION and _ID.fullmatch(text) is not None
 
 
-def begun_session(value: str) -> BegunSession | None:
-    """Read a container's answer to NEW_SESSION; None if it is not ``ID; Expires=TIME``."""
+def session_in(headers: dict[str, str]) -> StickySession:
+    """Return the session that a request names, and name it to the container by its own id.
+
+    Args:
+        headers: those for the container.
+    """
+    text = headers.get(SESSION, BEGIN_SESSION)
+    if text == BEGIN_SESSION:
+        return NO_SESSION
+    session = StickySession.of_client(text)
+    headers[SESSION] = session.id
+    return session
+
+
+def begun_session(value: str, mark: str) -> str | None:
+    """Return a container's answer to NEW_SESSION for its client, with the mark of the instance.
+
+    It is None if the answer is not ``ID; Expires=TIME``, or has no room for the mark.
+    """
     match = _BEGUN.fullmatch(value)
-    if match is None or len(value) > _MAX_SESSION:
+    if match is None:
         return None
     try:
-        until = datetime.strptime(match["until"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        datetime.strptime(match["until"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:  # the 31st of February
         return None
-    return BegunSession(match["id"], until.timestamp())
+    begun = StickySession(match["id"], mark).for_client + value[match.end("id") :]
+    return begun if len(begun) <= _MAX_SESSION else None
+
+
+def closed_session(value: str, session: StickySession, mark: str) -> str | None:
+    """Return the id of a session that a container has closed, for its client; None if it is no id.
+
+    Args:
+        session: the session of the request.
+        mark: the mark of the container's instance.
+    """
+    closed = session if session.id == value else StickySession(value, mark)
+    return closed.for_client if is_session(closed.for_client) else None

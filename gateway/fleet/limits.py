@@ -118,8 +118,6 @@ ENGINES_IN_VAIN: Final = 4
 #: If an instance fails after this time in service, the waits begin anew.
 PROVEN_AFTER: Final = 60.0
 
-#: Remembered session ids of one endpoint; one principal may have half of them.
-STICKY_SESSIONS: Final = 65_536
 
 #: Instances of one variant. Choosing among so many is still cheap. The platform's quota is 20 at
 #: first.

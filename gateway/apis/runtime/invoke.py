@@ -11,18 +11,18 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.apis.runtime.errors import aws_runtime
 from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
 from partway.gateway.containers.failures import answer_too_large
-from partway.gateway.containers.invocation import Invocation, Invocations, session_key
+from partway.gateway.containers.invocation import Invocation, Invocations
 from partway.gateway.containers.invocation_headers import (
-    BEGIN_SESSION,
     CLOSED_SESSION,
     INVOKED_VARIANT,
     NEW_SESSION,
     NO_PAGE,
-    SESSION,
     begun_session,
-    is_session,
+    closed_session,
     passed_on,
+    session_in,
 )
+from partway.gateway.fleet.routing.session_affinity import StickySession
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route
@@ -58,20 +58,19 @@ class InvokeEndpoint:
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        endpoint = named["endpoint"]
         headers = passed_on(exchange.headers)
-        session = headers.get(SESSION, "")
+        session = session_in(headers)
         async with self._invocations.answered(
             exchange,
             identity,
-            endpoint,
+            named["endpoint"],
             headers,
             variant=headers.get(TARGET_VARIANT, ""),
             container=headers.get(TARGET_CONTAINER, ""),
-            session="" if session == BEGIN_SESSION else session,
+            session=session,
         ) as invoked:
             said = invoked.head.handed_back(_HANDED_BACK)
-            self._keep_sessions(identity, endpoint, invoked, said)
+            _mark_sessions(said, session, invoked.lease.instance.mark)
             back = {**said, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
             whole = invoked.answer.rest()  # the usual case
             if whole is None:
@@ -79,25 +78,22 @@ class InvokeEndpoint:
             else:
                 exchange.respond(200, whole, back)
 
-    def _keep_sessions(
-        self, identity: Identity, endpoint: str, invoked: Invocation, said: dict[str, str]
-    ) -> None:
-        """Bind a new session to its instance, and forget a closed one.
 
-        Args:
-            said: the headers for the client. A header without a valid session is removed.
-        """
-        if (value := said.get(NEW_SESSION)) is not None:
-            begun = begun_session(value)
-            if begun is None:
-                del said[NEW_SESSION]  # no client could parse it
-            else:
-                invoked.lease.sticks(session_key(identity, begun.id), begun.until)
-        if (closed := said.get(CLOSED_SESSION)) is not None:
-            if is_session(closed):
-                self._invocations.forget_session(identity, endpoint, closed)
-            else:
-                del said[CLOSED_SESSION]
+def _mark_sessions(said: dict[str, str], session: StickySession, mark: str) -> None:
+    """Add the instance's mark to the ids of sessions; remove a header that no client could parse.
+
+    Args:
+        said: headers of the container's answer, for the client.
+        session: the request's.
+    """
+    for name, value in (
+        (NEW_SESSION, begun_session(said.get(NEW_SESSION, ""), mark)),
+        (CLOSED_SESSION, closed_session(said.get(CLOSED_SESSION, ""), session, mark)),
+    ):
+        if value is not None:
+            said[name] = value
+        else:
+            said.pop(name, None)
 
 
 async def pass_on(

@@ -28,7 +28,9 @@ from partway.gateway.containers.invocation_headers import (
     SESSION,
     TARGET_MODEL,
     passed_on,
+    session_in,
 )
+from partway.gateway.fleet.routing.session_affinity import StickySession
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route
@@ -137,7 +139,7 @@ async def relay_answer(
                 streams.ended(relay)
 
 
-def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
+def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers for the container, under the names that it knows."""
     found = passed_on(headers, _HEADERS)
     if (accept := found.pop(ACCEPT, None)) is not None:
@@ -145,20 +147,19 @@ def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
     return found
 
 
-def session_of(headers: Mapping[str, str]) -> str:
-    """Return the id of the session whose instance takes the request; empty for none.
+def session_of(headers: dict[str, str]) -> StickySession:
+    """Return the session that a request names, and name it to the container by its own id.
 
     Raises:
         InputValidationError: a session would begin, whose id the response cannot carry.
     """
-    session = headers.get(SESSION, "")
-    if session == BEGIN_SESSION:
+    if headers.get(SESSION) == BEGIN_SESSION:
         raise InputValidationError(
             f"SessionId (header {SESSION}) must be the id of a session; only InvokeEndpoint "
             "begins a session",
             "InvalidHeader",
         )
-    return session
+    return session_in(headers)
 
 
 def _as_events(invoked: Invocation) -> AnswerResponse:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import random
-import time
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,16 +12,26 @@ from typing import Self, TypeAlias
 
 from partway.gateway.fleet.endpoint import Place, check_name
 from partway.gateway.fleet.routing.least_loaded import LeastLoaded
-from partway.gateway.fleet.routing.sticky_sessions import NO_SESSION, StickySession, StickySessions
+from partway.gateway.fleet.routing.session_affinity import NO_SESSION, StickySession, mark_of
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedInstance:
-    """An instance that takes streams and requests."""
+    """An instance that takes streams and requests.
+
+    Attributes:
+        mark: the mark of its sessions. The mark of an attached container outlives the gateway.
+    """
 
     id: str
     place: Place
+    mark: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        place = self.place
+        name = self.id if place.has_log else f"{place.variant} {place.url}"
+        object.__setattr__(self, "mark", mark_of(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +112,6 @@ class Lease:
         "_moved",
         "_on_cut",
         "_router",
-        "_session",
-        "_until",
         "instance",
         "is_stream",
         "place",
@@ -116,14 +122,10 @@ class Lease:
         self,
         router: Router,
         chosen: _Chosen,
-        session: StickySession = NO_SESSION,
-        until: float = math.inf,
         *,
         is_stream: bool = True,
     ) -> None:
         self.is_stream = is_stream
-        self._session = session
-        self._until = until
         self._router = router
         self._on_cut: Callable[[], object] | None = None
         self._is_cut = False
@@ -166,21 +168,6 @@ class Lease:
         self._load.give_back(self)
         self._take(other)
         return True
-
-    def answered(self) -> None:
-        """Route the rest of this lease's session to this instance too.
-
-        Called once the instance has accepted: a refusal must not move a session.
-        """
-        if self._session.id:
-            self.sticks(self._session, self._until)
-
-    def sticks(self, session: StickySession, until: float = math.inf) -> None:
-        """Route a session to this instance.
-
-        ``until`` is when the session expires, in epoch seconds.
-        """
-        self._router._remember(self, session, until)  # noqa: SLF001
 
     def ends_by(self, end: Callable[[], object]) -> None:
         """Have ``end`` called if the instance's time to drain is over before the lease ends."""
@@ -225,7 +212,7 @@ class _Route:
     marks: list[float] = field(default_factory=list)  # sums of their weights
     by_variant: dict[str, LeastLoaded[str]] = field(default_factory=dict)
     by_id: dict[str, _Chosen] = field(default_factory=dict)
-    sessions: StickySessions = field(default_factory=StickySessions)
+    by_mark: dict[str, _Chosen] = field(default_factory=dict)
 
 
 class Router:
@@ -233,13 +220,9 @@ class Router:
 
     Args:
         rng: decides ties, and by weights.
-        wall_clock: returns epoch seconds, by which sessions expire.
     """
 
-    def __init__(
-        self, rng: random.Random | None = None, wall_clock: Callable[[], float] = time.time
-    ) -> None:
-        self._wall_clock = wall_clock
+    def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()  # noqa: S311 (no secret)
         self._snapshot: RoutingTable | None = None
         self._routes: dict[str, _Route] = {}
@@ -272,7 +255,7 @@ class Router:
         if variants is None:
             self._routes.pop(endpoint, None)
         else:
-            self._routes[endpoint] = self._ready(variants, before)
+            self._routes[endpoint] = self._ready(variants)
         self._snapshot = None
 
     def instances_of(self, endpoint: str) -> int:
@@ -310,8 +293,8 @@ class Router:
         Args:
             endpoint: the endpoint's name.
             variant: the required variant; empty for any, by weight.
-            session: a session that an instance has answered before (:meth:`Lease.answered`) goes to
-                the same instance, if it still serves.
+            session: goes to the instance that has begun it, if it still serves, and else to one
+                that depends on the id alone.
             is_stream: whether it is for a stream or for a request.
 
         Raises:
@@ -320,21 +303,12 @@ class Router:
             ServiceUnavailable: no instance takes any now.
         """
         route = self._routes.get(endpoint) or self._route(endpoint)
-        until = math.inf
-        known = None
-        if session.id and (sticks := route.sessions.get(session)) is not None:
-            sticks_to, until = sticks
-            known = route.by_id.get(sticks_to) if self._wall_clock() < until else None
+        known = route.by_mark.get(session.mark)
         if known is None or variant not in ("", known.variant):
-            known = (None if variant else route.only) or self._choose(endpoint, route, variant)
-            until = math.inf
-        return Lease(self, known, session, until, is_stream=is_stream)
-
-    def forget_session(self, endpoint: str, session: StickySession) -> None:
-        """Forget an ended session; its id may go to any instance from now on."""
-        route = self._routes.get(endpoint)
-        if route is not None:
-            route.sessions.forget(session)
+            known = (None if variant else route.only) or self._choose(
+                endpoint, route, variant, session
+            )
+        return Lease(self, known, is_stream=is_stream)
 
     def _route(self, endpoint: str) -> _Route:
         check_name(endpoint)
@@ -343,7 +317,9 @@ class Router:
             raise UnknownEndpoint(f"there is no endpoint {endpoint!r}")
         return route
 
-    def _choose(self, endpoint: str, route: _Route, variant: str) -> _Chosen:
+    def _choose(
+        self, endpoint: str, route: _Route, variant: str, session: StickySession
+    ) -> _Chosen:
         if variant:
             wanted = self._variant(route, variant)
             if not wanted.instances:
@@ -353,8 +329,11 @@ class Router:
         elif not route.names:
             raise _absent(endpoint, route.variants)
         else:
-            mark = self._rng.random() * route.marks[-1]
+            mark = (session.fraction if session.id else self._rng.random()) * route.marks[-1]
             variant = route.names[bisect(route.marks, mark, hi=len(route.marks) - 1)]
+        if session.id:
+            instances = self._variant(route, variant).instances
+            return route.by_id[max(instances, key=lambda each: session.rank(each.mark)).id]
         instance = route.by_variant[variant].choose()
         assert instance is not None, "the variant has some"
         return route.by_id[instance]
@@ -369,10 +348,8 @@ class Router:
             f"the endpoint has no variant {name!r}; it has {known}", "VariantNotFound"
         )
 
-    def _ready(self, variants: tuple[RoutedVariant, ...], before: _Route | None) -> _Route:
+    def _ready(self, variants: tuple[RoutedVariant, ...]) -> _Route:
         route = _Route(variants)
-        if before is not None:
-            route.sessions = before.sessions
         for variant in variants:
             least = route.by_variant[variant.name] = LeastLoaded(self._rng)
             for instance in variant.instances:
@@ -380,7 +357,8 @@ class Router:
                 # A single instance needs no comparison of loads.
                 load.among = least if len(variant.instances) > 1 else None
                 least.has(instance.id, len(load.leases))
-                route.by_id[instance.id] = _Chosen(variant.name, instance, load)
+                chosen = _Chosen(variant.name, instance, load)
+                route.by_id[instance.id] = route.by_mark[instance.mark] = chosen
         heard = [each for each in variants if each.instances and each.weight > 0]
         route.names = [each.name for each in heard]
         route.marks = list(accumulate(each.weight for each in heard))
@@ -389,11 +367,6 @@ class Router:
         return route
 
     # --- For leases ------------------------------------------------------------------------------
-
-    def _remember(self, lease: Lease, session: StickySession, until: float) -> None:
-        route = self._routes.get(lease.place.endpoint)
-        if route is not None:
-            route.sessions.remember(session, lease.instance.id, until)
 
     def _other(self, lease: Lease) -> _Chosen | None:
         route = self._routes.get(lease.place.endpoint)

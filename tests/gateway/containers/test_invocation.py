@@ -1,4 +1,4 @@
-"""partway.gateway.containers.invocation: from one instance to another, and whose session it is."""
+"""partway.gateway.containers.invocation: from one instance to another."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from contextlib import suppress
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from partway.gateway.access.authentication import ANYBODY, Identity
+from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.apis.requests_service import RequestsService
-from partway.gateway.containers.invocation import Invocation, Invocations, session_key
+from partway.gateway.containers.invocation import Invocation, Invocations
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.routing.router import Router
-from partway.gateway.fleet.routing.sticky_sessions import NO_SESSION
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.network.dialling import Address
@@ -180,30 +179,6 @@ async def test_what_is_counted_of_an_endpoint_goes_with_it(gateway_for):
         assert f'endpoint="{ENDPOINT}"' in page()
         gateway.fleet.remove(ENDPOINT)
         await eventually(lambda: f'endpoint="{ENDPOINT}"' not in page())
-
-
-def test_a_session_is_its_senders():
-    keys = {session_key(each, "s") for each in (ANYBODY, Identity("a"), Identity("b"))}
-    assert len(keys) == 3
-    assert session_key(ANYBODY, "") == NO_SESSION
-
-
-async def test_a_session_that_no_instance_has_taken_sticks_to_none(gateway_for):
-    async def refusing(call):
-        while True:
-            await call.request()
-            call.say(b"HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n")
-
-    async with ScriptedContainer(refusing) as one, ScriptedContainer(refusing) as other:
-        places = Address(HOST, one.port), Address(HOST, other.port)
-        variant = Variant(source=Attached(places), instances=2)
-        policy = StreamPolicy(connect_timeout=PATIENCE)
-        gateway = await gateway_for(endpoints=(Endpoint(ENDPOINT, policy, (variant,)),))
-        session = b"X-Amzn-SageMaker-Session-Id: s\r\nContent-Length"
-        for _ in range(40):  # by chance all of them go to one of two once in 2 ** 39 times
-            response = await gateway.request(REQUEST.replace(b"Content-Length", session))
-            assert response.status == 424
-        assert all(each.calls for each in (one, other))
 
 
 async def dribbling(call):

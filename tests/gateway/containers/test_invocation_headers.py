@@ -10,10 +10,14 @@ from multidict import CIMultiDict
 
 from partway.gateway.containers.invocation_headers import (
     INVOKE_HEADERS,
+    SESSION,
     begun_session,
+    closed_session,
     is_session,
     passed_on,
+    session_in,
 )
+from partway.gateway.fleet.routing.session_affinity import NO_SESSION, StickySession
 from partway.protocol.errors import InputValidationError
 
 MODEL = botocore.session.get_session().get_service_model("sagemaker-runtime")
@@ -74,19 +78,53 @@ def test_empty_counts_as_absent_and_others_stay_behind():
     assert passed_on(CIMultiDict(headers)) == {"Content-Type": "a/b"}
 
 
+MARK = "0123456789"
+EXPIRES = "Expires=1970-01-01T00:01:00Z"
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("s-1; Expires=1970-01-01T00:01:00Z", ("s-1", 60.0)),
-        ("s-1;Expires=1970-01-01T00:01:00Z", ("s-1", 60.0)),
+        (f"s-1; {EXPIRES}", f"s-1-i{MARK}; {EXPIRES}"),
+        (f"s-1;{EXPIRES}", f"s-1-i{MARK};{EXPIRES}"),
         ("s-1", None),
-        ("s 1; Expires=1970-01-01T00:01:00Z", None),
+        (f"s 1; {EXPIRES}", None),
         ("s; Expires=1970-02-31T00:01:00Z", None),
-        ("s" * 300 + "; Expires=1970-01-01T00:01:00Z", None),
+        (f"{'s' * 214}; {EXPIRES}", f"{'s' * 214}-i{MARK}; {EXPIRES}"),
+        (f"{'s' * 215}; {EXPIRES}", None),
+        ("", None),
     ],
 )
 def test_a_session_that_was_begun(value, expected):
-    assert begun_session(value) == expected
+    assert begun_session(value, MARK) == expected
+    assert len(expected or "") <= 256
+
+
+@pytest.mark.parametrize(
+    ("value", "session", "expected"),
+    [
+        ("s", StickySession("s", MARK), f"s-i{MARK}"),
+        ("s", StickySession("s"), "s"),  # the client made this id itself
+        ("s", StickySession("other", MARK), f"s-i{MARK}"),
+        ("s", NO_SESSION, f"s-i{MARK}"),
+        ("no id", NO_SESSION, None),
+        ("s" * 245, NO_SESSION, None),
+        ("", NO_SESSION, None),
+    ],
+)
+def test_a_session_that_was_closed(value, session, expected):
+    assert closed_session(value, session, MARK) == expected
+
+
+def test_the_container_gets_its_own_id():
+    for text, session, own in (
+        (f"s-i{MARK}", StickySession("s", MARK), "s"),
+        ("s", StickySession("s"), "s"),
+        ("NEW_SESSION", NO_SESSION, "NEW_SESSION"),
+    ):
+        headers = {SESSION: text}
+        assert (session_in(headers), headers) == (session, {SESSION: own})
+    assert session_in({}) == NO_SESSION
 
 
 def test_an_id():

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from partway.gateway.fleet.routing.sticky_sessions import StickySession
+from partway.gateway.fleet.routing.session_affinity import StickySession
 from partway.gateway.fleet.states import OVER, InstanceState
 from partway.gateway.fleet.status import EndpointState
 from partway.protocol.errors import ApiError
@@ -119,8 +119,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(name=NAMES, of=st.sampled_from(["", "A", "B"]), session=st.sampled_from(["", "s"]))
     def lease(self, name, of, session):
         with suppress(ApiError):
-            lease = self.of.router.lease(name, of, StickySession("", session))
-            lease.answered()
+            lease = self.of.router.lease(name, of, StickySession(session))
             assert lease.instance.id in self.routed(name)
             lease.ends_by(lambda: self.give_back(lease))
             self.leases.append(lease)

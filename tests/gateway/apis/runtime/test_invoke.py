@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import pytest
 from botocore.credentials import Credentials
@@ -119,7 +120,6 @@ async def asking(gateway_for):
 
 
 async def test_every_member_goes_along_and_comes_back(asking):
-    begun = b"abc; Expires=2099-01-01T00:00:00Z"
     boto, container = await asking(
         saying(
             answer(
@@ -127,7 +127,7 @@ async def test_every_member_goes_along_and_comes_back(asking):
                 b"answer",
                 b"Content-Type: text/x",
                 ATTRIBUTES.encode() + b": mine",
-                b"X-Amzn-SageMaker-New-Session-Id: " + begun,
+                b"X-Amzn-SageMaker-New-Session-Id: abc; Expires=2099-01-01T00:00:00Z",
                 b"X-Amzn-SageMaker-Closed-Session-Id: old",
                 b"Set-Cookie: not=this",
             )
@@ -145,13 +145,15 @@ async def test_every_member_goes_along_and_comes_back(asking):
         SessionId="NEW_SESSION",
     )
     metadata = found.pop("ResponseMetadata")
+    begun_id, expires = found.pop("NewSessionId").split("; ")
+    begun_session, mark = begun_id.rsplit("-i", 1)
+    assert (begun_session, expires) == ("abc", "Expires=2099-01-01T00:00:00Z")
     assert found == {
         "Body": b"answer",
         "ContentType": "text/x",
         "InvokedProductionVariant": "AllTraffic",
         "CustomAttributes": "mine",
-        "NewSessionId": begun.decode(),
-        "ClosedSessionId": "old",
+        "ClosedSessionId": f"old-i{mark}",
     }
     assert metadata["HTTPStatusCode"] == 200
     assert "set-cookie" not in metadata["HTTPHeaders"]
@@ -296,7 +298,7 @@ async def test_what_a_container_says_of_sessions_is_no_other_requests(asking):
             call.say(each)
 
     boto, _ = await asking(script)
-    found = [(await boto.invoke()).get("ClosedSessionId") for _ in said]
+    found = [(await boto.invoke(SessionId="abc")).get("ClosedSessionId") for _ in said]
     assert found == ["abc", "abc", None, None, None, "abc"]
 
 
@@ -467,14 +469,20 @@ async def test_a_signed_body_is_verified_before_the_container_hears_of_it(asking
 
 
 async def test_a_session_stays_with_its_instance(gateway_for):
+    """Each container begins the session "s"; the client's ids tell them apart."""
+    heard = []
+
     def naming(name):
         async def script(call):
             while True:
                 head = await call.head()
                 await call.reader.readexactly(5)
-                begins = b"Session-Id: NEW_SESSION" in head
-                begun = b"X-Amzn-SageMaker-New-Session-Id: s; Expires=2099-01-01T00:00:00Z"
-                call.say(answer(b"200 OK", name, *([begun] if begins else [])))
+                (session,) = re.findall(rb"Session-Id: (.*)\r\n", head)
+                heard.append(session)
+                said = b"X-Amzn-SageMaker-Closed-Session-Id: s"
+                if session == b"NEW_SESSION":
+                    said = b"X-Amzn-SageMaker-New-Session-Id: s; Expires=2099-01-01T00:00:00Z"
+                call.say(answer(b"200 OK", name, said))
 
         return script
 
@@ -486,11 +494,16 @@ async def test_a_session_stays_with_its_instance(gateway_for):
         )
         boto = Boto3(gateway)
         try:
-            first = (await boto.invoke(SessionId="NEW_SESSION"))["Body"]
-            names = {(await boto.invoke(SessionId="s"))["Body"] for _ in range(12)}
+            ids = {}
+            while len(ids) < 2:
+                begun = await boto.invoke(SessionId="NEW_SESSION")
+                ids[begun["Body"]] = begun["NewSessionId"].partition(";")[0]
+            for name, session in [*ids.items()] * 6:
+                found = await boto.invoke(SessionId=session)
+                assert (found["Body"], found["ClosedSessionId"]) == (name, session)
         finally:
             boto.close()
-        assert names == {first}
+    assert set(heard) == {b"NEW_SESSION", b"s"}
 
 
 # --- Who leaves, and who waits -------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, Router
-from partway.gateway.fleet.routing.sticky_sessions import StickySession
+from partway.gateway.fleet.routing.session_affinity import StickySession
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
@@ -149,71 +149,67 @@ class TestCutting:
         assert told == ["end"]
 
 
-S = StickySession("owner", "s")
-
-
-def seen(on, session, variant=""):
-    """The instance that what belongs to a session goes to, and answers."""
-    with on.lease("e", variant, session) as lease:
-        lease.answered()
-        return lease.instance.id
+def begun(on, lease):
+    """A session that the lease's instance has begun."""
+    return StickySession("s", lease.instance.mark)
 
 
 class TestSessions:
-    def test_the_same_session_has_the_same_instance(self):
+    def test_a_session_goes_to_the_instance_that_has_begun_it(self):
         on = router(variant("A", *"abcdefgh"))
-        first = seen(on, S)
-        assert {on.lease("e", session=S).instance.id for _ in range(20)} == {first}
-        others = [StickySession("owner", str(n)) for n in range(20)]
-        assert len({on.lease("e", session=each).instance.id for each in others}) > 1
-
-    def test_the_same_id_of_another_owner_is_another_session(self):
-        on = router(variant("A", "a", "b"))
-        on.lease("e", session=S).answered()
-        on.load("a").leases.clear()
-        assert on._routes["e"].sessions.get(S) is not None
-        assert on._routes["e"].sessions.get(S._replace(owner="other")) is None
-
-    def test_what_no_instance_has_answered_is_not_remembered(self):
-        on = router(variant("A", "a", "b"))
         for _ in range(20):
-            on.lease("e", session=S)
-        on.lease("e").answered()
-        assert len(on._routes["e"].sessions) == 0
+            lease = on.lease("e")
+            assert on.lease("e", session=begun(on, lease)).instance.id == lease.instance.id
 
-    def test_another_one_when_that_is_gone(self):
-        on = router(variant("A", "a"))
-        seen(on, S)
-        on.update("e", (variant("A", "b"),))
-        assert on.lease("e", session=S).instance.id == "b"
+    def test_another_router_finds_the_same_instance(self):
+        on, other = (router(variant("A", *"abcdefgh")) for _ in range(2))
+        for session in (begun(on, on.lease("e")), StickySession("an-id-of-the-clients")):
+            found = {each.lease("e", session=session).instance.id for each in (on, other)}
+            assert len(found) == 1
+
+    def test_an_id_of_the_clients_goes_to_one_instance(self):
+        on = router(variant("A", *"abcd"), variant("B", *"efgh"))
+        homes = {}
+        for number in [*range(50)] * 3:
+            lease = on.lease("e", session=StickySession(str(number)))
+            assert homes.setdefault(number, lease.instance.id) == lease.instance.id
+        assert set(homes.values()) == set("abcdefgh")
+
+    def test_ids_of_the_clients_follow_the_weights(self):
+        on = router(variant("A", *"ab", weight=1.0), variant("B", *"cd", weight=3.0))
+        homes = [on.lease("e", session=StickySession(str(n))).variant for n in range(400)]
+        assert homes.count("B") == pytest.approx(300, abs=50)
+
+    def test_a_lost_instances_sessions_go_elsewhere(self):
+        on = router(variant("A", *"abcd"))
+        session = begun(on, on.lease("e"))
+        (lost,) = {on.lease("e", session=session).instance.id}
+        on.update("e", (variant("A", *set("abcd") - {lost}),))
+        homes = {on.lease("e", session=session).instance.id for _ in range(9)}
+        assert len(homes) == 1
+        assert lost not in homes
 
     def test_a_variant_goes_before_a_session(self):
         on = router(variant("A", "a", weight=1.0), variant("B", "b", weight=0))
-        assert (seen(on, S), seen(on, S, "B")) == ("a", "b")
+        session = begun(on, on.lease("e", "B"))
+        assert on.lease("e", session=session).instance.id == "b"
+        assert on.lease("e", "A", session).instance.id == "a"
+        assert on.lease("e", "B", StickySession("s")).instance.id == "b"
 
-    def test_one_that_the_instance_began(self):
-        on = router(variant("A", *"abcdefgh"))
-        lease = on.lease("e")
-        lease.sticks(S)
-        assert {on.lease("e", session=S).instance.id for _ in range(9)} == {lease.instance.id}
+    def test_the_same_container_in_two_variants(self):
+        """Its marks differ, so that no session leaves its variant."""
+        on = router(variant("A", "a"), variant("B", "b"))
+        for each in "AB":
+            session = begun(on, on.lease("e", each))
+            assert {on.lease("e", session=session).variant for _ in range(9)} == {each}
 
-    def test_one_that_has_expired_or_was_closed_may_go_anywhere(self):
-        now = 1000.0
-        on = Router(random.Random(1), lambda: now)
-        on.update("e", (variant("A", *"abcdefgh"),))
-        on.lease("e").sticks(S, 1060.0)
-        first = on.lease("e", session=S)
-        first.answered()
-        now = 1059.0
-        assert on.lease("e", session=S).instance.id == first.instance.id
-        now = 1060.0
-        again = on.lease("e", session=S)
-        assert again.instance.id != first.instance.id
-        again.answered()
-        assert on.lease("e", session=S).instance.id == again.instance.id
-        on.forget_session("e", S)
-        on.forget_session("nobody", S)
-        assert on.lease("e", session=S).instance.id != again.instance.id
+    def test_an_attached_containers_mark_outlives_the_gateway(self):
+        first, again = (RoutedInstance(each, Place("e", Address("h", 1), POLICY)) for each in "ab")
+        assert first.mark == again.mark
+        first, again = (
+            RoutedInstance(each, Place("e", Address("h", 1), POLICY, has_log=True)) for each in "ab"
+        )
+        assert first.mark != again.mark
 
 
 def test_a_table_that_was_taken_stays_as_it_was():
