@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from partway.container.models.speech.detector import RATE, SAMPLE_BYTES, Detector, Turn
+from partway.container.models.speech.detector import RATE, Detector, Turn
 from partway.container.models.voice.interfaces import (
     HEARING_RATE,
     Samples,
@@ -18,11 +18,13 @@ from partway.container.models.voice.interfaces import (
 
 assert RATE == HEARING_RATE, "the detector hears at its own rate"
 
-#: The detector's blocks are of 100 ms, and the last frame of a block reaches 10 ms beyond it.
-_BLOCK_SECONDS = 0.1
-_OVERLAP_SECONDS = 0.01
+#: Frames of 10 ms that are computed together. Speech, and its end, are known up to 50 ms sooner
+#: than by the usual 10 frames, for a third more CPU; 2 frames would take twice as much again.
+_STEP: Final = 5
+#: Frames of silence that end speech: the usual silence before an utterance is heard eagerly.
+_PAUSE: Final = 16
 #: Seconds of noise before the stream.
-_ROOM_SECONDS = 0.4
+_ROOM_SECONDS: Final = 0.4
 
 
 class EnergyTurns:
@@ -46,15 +48,13 @@ class EnergyDetector:
     """
 
     def __init__(self) -> None:
-        self._detector = Detector()
+        self._detector = Detector(step=_STEP, pause=_PAUSE)
         self._detector.feed(_ROOM)
         self.judged = 0.0
 
     def feed(self, audio: Samples) -> list[SpeechEdge]:
         turns = self._detector.feed(audio.astype("<i2", copy=False).tobytes())
-        seconds = self._detector.bytes_fed / SAMPLE_BYTES / RATE
-        blocks = int((seconds - _OVERLAP_SECONDS) / _BLOCK_SECONDS + 1e-9)
-        self.judged = max(self.judged, blocks * _BLOCK_SECONDS - _ROOM_SECONDS)
+        self.judged = max(self.judged, self._detector.judged - _ROOM_SECONDS)
         return _edges(turns)
 
     def end(self) -> list[SpeechEdge]:
