@@ -1,4 +1,4 @@
-"""Word error rates of the bare hearing engine, and of the same audio on ``v1/listen``.
+"""Word error rates of bare faster-whisper, and of the same audio on ``v1/listen``.
 
 Each voice has a stream of its own, and its sentences come in real time, one after the other.
 """
@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import jiwer
 import numpy as np
+from faster_whisper import WhisperModel
 from picows import WSFrame, WSMsgType
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from benchmarks.load import LoadError
 from benchmarks.voice_users import Microphones, Sentence, User, opened
 from benchmarks.voice_wires import Samples, event
-from partway.container.models.voice.engines.faster_whisper import FasterWhisper
-from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
+from partway.container.models.voice.interfaces import HEARING_RATE
 from tests.container.models.voice.spoken import Spoken, whisper_directory
 
 #: Points that the stream may add to the bare engine's rate.
@@ -122,15 +122,25 @@ def measure(url: str, voices: Mapping[str, Sequence[Spoken]]) -> dict[str, Words
         url: of ``v1/listen``.
         voices: the sentences of each voice.
     """
-    engine = FasterWhisper()
-    engine.load(whisper_directory())
-    wishes = HearingOptions(language="en")
+    engine = WhisperModel(str(whisper_directory()), local_files_only=True)
     behind = asyncio.run(streamed(url, voices))
     return {
         voice: Words(
             [each.text for each in spoken],
-            [engine.hear(each.audio, wishes).text for each in spoken],
+            [bare_text(engine, each.audio) for each in spoken],
             behind[voice],
         )
         for voice, spoken in voices.items()
     }
+
+
+def bare_text(engine: WhisperModel, audio: Samples) -> str:
+    """Return the text that faster-whisper hears by itself, greedily, in windows of 30 s."""
+    segments, _ = engine.transcribe(
+        audio.astype(np.float32) / 32768,
+        language="en",
+        beam_size=1,
+        without_timestamps=True,
+        condition_on_previous_text=False,
+    )
+    return " ".join(segment.text.strip() for segment in segments)

@@ -18,8 +18,13 @@ from partway.container.models.voice.interfaces import (
 
 assert RATE == HEARING_RATE, "the detector hears at its own rate"
 
+#: Frames of 10 ms that are computed together. Speech, and its end, are known up to 50 ms sooner
+#: than by the usual 10 frames, for a third more CPU; 2 frames would take twice as much again.
+_STEP: Final = 5
+#: Frames of silence that end speech: the usual silence before an utterance is heard eagerly.
+_PAUSE: Final = 16
 #: Seconds of noise before the stream.
-_ROOM_SECONDS = 0.4
+_ROOM_SECONDS: Final = 0.4
 
 
 class EnergyTurns:
@@ -43,13 +48,13 @@ class EnergyDetector:
     """
 
     def __init__(self) -> None:
-        self._detector = Detector()
+        self._detector = Detector(step=_STEP, pause=_PAUSE)
         self._detector.feed(_ROOM)
         self.judged = 0.0
 
     def feed(self, audio: Samples) -> list[SpeechEdge]:
         turns = self._detector.feed(audio.astype("<i2", copy=False).tobytes())
-        self.judged = max(0.0, self._detector.judged - _ROOM_SECONDS)
+        self.judged = max(self.judged, self._detector.judged - _ROOM_SECONDS)
         return _edges(turns)
 
     def end(self) -> list[SpeechEdge]:

@@ -79,7 +79,7 @@ class Received(NamedTuple):
 
 
 class PipedProgram:
-    """A running program; used on one thread.
+    """A running program; used on one thread at a time.
 
     It inherits only the search path and a locale from the environment, and no files but its pipes.
 

@@ -41,13 +41,16 @@ _MOST_SAID: Final = 200  # characters of a line in an error
 
 
 class Piper:
-    """A voice of Piper. Each worker thread keeps a program, which has loaded the voice once."""
+    """A voice of Piper. A program is kept for each phrase that is spoken at a time.
+
+    Each has loaded the voice once, and any thread may use it.
+    """
 
     rate: int
     voices: tuple[str, ...] = ()
 
     def load(self, place: Path | None) -> None:
-        """Read the voice's description, and start a program that speaks.
+        """Read the voice's description, and start the program that speaks the first phrase.
 
         Args:
             place: the voice, ``NAME.onnx``; its description is ``NAME.onnx.json``.
@@ -63,8 +66,8 @@ class Piper:
         self.rate = _rate_of(place.with_name(f"{place.name}.json"))
         program = program_at(None, "piper")
         self._command = [program, "--model", str(place), "--output-raw", "--debug"]
-        self._own = threading.local()
         self._kept: set[_KeptProgram] = set()
+        self._idle: list[_KeptProgram] = []  # of the kept ones
         self._lock = threading.Lock()
         self._is_unloaded = False
         try:
@@ -79,6 +82,7 @@ class Piper:
         with self._lock:
             self._is_unloaded = True
             kept, self._kept = self._kept, set()
+            self._idle.clear()
         for program in kept:
             program.end()
         for program in kept:
@@ -95,42 +99,50 @@ class Piper:
         line = one_line(text)
         if not line:
             return
-        program = self._program()
-        with program.in_use:
-            try:
-                yield from program.speak(line)
-            finally:
-                if not program.quiet():
-                    self._drop(program)
-                    if not self._is_unloaded:
-                        self._start()  # it loads the voice until the next phrase
+        program = self._taken()
+        try:
+            yield from program.speak(line)
+        finally:
+            self._give_back(program)
 
-    def _program(self) -> _KeptProgram:
-        program: _KeptProgram | None = getattr(self._own, "program", None)
-        if program is not None and not program.running:
-            self._drop(program)
-            program = None
-        return program or self._start()
-
-    def _start(self) -> _KeptProgram:
+    def _taken(self) -> _KeptProgram:
+        """Return a program that this phrase alone uses: an idle one, or a new one."""
         with self._lock:
-            if self._is_unloaded:
-                raise ModelError("the voice is unloaded")
-            program = self._own.program = _KeptProgram(self._command)
-            self._kept.add(program)
+            while self._idle and not self._idle[-1].running:
+                program = self._idle.pop()
+                self._kept.discard(program)
+                program.kill()
+            program = self._idle.pop() if self._idle else self._started()
+            program.in_use.acquire()
         return program
 
-    def _drop(self, program: _KeptProgram) -> None:
+    def _give_back(self, program: _KeptProgram) -> None:
+        """Keep a program for the next phrase; replace it if this phrase does not end in time."""
+        is_quiet = program.quiet()
+        if not is_quiet:
+            program.kill()
+        program.in_use.release()
         with self._lock:
-            self._kept.discard(program)
-        program.kill()
+            if self._is_unloaded:
+                return  # unload() has the program
+            if not is_quiet:
+                self._kept.discard(program)
+                program = self._started()  # it loads the voice until the next phrase
+            self._idle.append(program)
+
+    def _started(self) -> _KeptProgram:
+        if self._is_unloaded:
+            raise ModelError("the voice is unloaded")
+        program = _KeptProgram(self._command)
+        self._kept.add(program)
+        return program
 
 
 class _KeptProgram:
-    """A program that speaks one phrase after another; used on one thread.
+    """A program that speaks one phrase after another; used on one thread at a time.
 
     Attributes:
-        in_use: held while the program speaks.
+        in_use: held while a phrase has the program.
     """
 
     def __init__(self, command: list[str]) -> None:

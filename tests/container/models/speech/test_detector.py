@@ -118,15 +118,46 @@ AUDIO = pcm(
 
 
 @settings(max_examples=40)
-@given(st.lists(st.integers(0, len(AUDIO)), max_size=40))
-def test_it_does_not_matter_how_the_audio_is_cut(cuts: list[int]) -> None:
-    whole = Detector()
-    expected = [*whole.feed(AUDIO), *whole.end()]
+@given(st.lists(st.integers(0, len(AUDIO)), max_size=40), st.sampled_from([1, 2, 5, 10]))
+def test_it_does_not_matter_how_the_audio_is_cut(cuts: list[int], step: int) -> None:
+    whole = Detector(step=step)
+    found = whole.feed(AUDIO)
+    assert found == Detector().feed(AUDIO)
+    expected = [*found, *whole.end()]
     assert len(expected) == 4
     edges = [0, *sorted(cuts), len(AUDIO)]
-    detector = Detector()
+    detector = Detector(step=step)
     turns = [t for a, b in itertools.pairwise(edges) for t in detector.feed(AUDIO[a:b])]
     assert [*turns, *detector.end()] == expected
+
+
+def test_short_steps_find_a_begin_sooner() -> None:
+    audio = pcm(np.concatenate([silence(1.0), said(1.0)]))
+    detector = Detector(step=2)
+    ends = iter(range(640, len(audio) + 1, 640))
+    (begin,) = next(found for end in ends if (found := detector.feed(audio[end - 640 : end])))
+    assert detector.bytes_fed / 2 / RATE - begin.time < 0.08
+    assert detector.judged == pytest.approx(detector.bytes_fed / 2 / RATE, abs=0.021)
+
+
+@pytest.mark.parametrize("step", [2, 10])
+def test_a_short_pause_is_an_end_and_a_begin_if_that_is_wanted(step: int) -> None:
+    sound = [noise(0.5, 0.1, 1), silence(0.22), noise(0.5, 0.1, 2)]
+    audio = pcm(np.concatenate([silence(1.0), *sound, silence(1.0)]) + noise(3.22, 0.001))
+    detector = Detector(step=step, pause=16)
+    turns = [turn.time for turn in detector.feed(audio)]
+    assert turns == pytest.approx([1.0, 1.5, 1.72, 2.22], abs=0.08)
+    assert detector.end() == []
+    whole = [turn.time for turn in Detector(step=step).feed(audio)]
+    assert whole == [turns[0], turns[3]]
+
+
+@pytest.mark.parametrize("after", [0.05, 0.22, 0.4])
+def test_an_end_is_reported_once(after: float) -> None:
+    detector = Detector(pause=10)
+    audio = np.concatenate([silence(1.0), noise(0.5, 0.1, 1), silence(after)])
+    turns = [*detector.feed(pcm(audio + noise(1.5 + after, 0.001))), *detector.end()]
+    assert [turn.begins for turn in turns] == [True, False]
 
 
 @pytest.mark.parametrize("part", [1, 3, 641, 2559, 2561])

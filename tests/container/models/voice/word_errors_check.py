@@ -1,7 +1,8 @@
-"""Word error rates of faster-whisper, bare and behind ``v1/listen``, on the same audio.
+"""Word error rates of the engine, bare and behind ``v1/listen``, on the same audio.
 
-Behind the stream, the texts may have at most one word error more for each hundred words. Whisper's
-own normaliser prepares both. ``SENTENCES`` in the environment limits the number of sentences.
+Behind the stream, the texts may have at most one word error more for each hundred words. So may the
+engine's texts in all, beside faster-whisper with its whole windows. Whisper's own normaliser
+prepares them. ``SENTENCES`` in the environment limits the number of sentences.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import jiwer
 import pytest
 from whisper_normalizer.english import EnglishTextNormalizer
 
+from benchmarks.voice_words import bare_text
 from partway.container.models.voice.engines.faster_whisper import FasterWhisper
 from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.model import Voice
@@ -34,7 +36,7 @@ from tests.container.models.voice.spoken import (
 pytestmark = pytest.mark.timeout(1800)
 
 COUNT = int(os.environ.get("SENTENCES", len(SENTENCES)))
-#: Points that the stream may add to the bare engine's rate.
+#: Points that the stream may add to the bare engine's rate, and the engine to faster-whisper's.
 MOST_MORE = 1.0
 #: Bytes of a client's message: 20 ms.
 PIECE = 640
@@ -125,6 +127,27 @@ async def test_the_stream_adds_no_word_errors(
             if rate([said], [other]) > rate([said], [one]):
                 print(f"  said: {said}\n  bare: {one}\n  streamed: {other}")
     assert behind <= bare + MOST_MORE
+
+
+@pytest.mark.skipif(len(SENTENCES) > COUNT, reason="a few words are more than a point")
+def test_short_windows_add_no_word_errors_in_all(
+    engine: FasterWhisper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from faster_whisper import WhisperModel
+
+    model = WhisperModel(str(whisper_directory()), local_files_only=True)
+    said, bare, heard = [], [], []
+    for voice in VOICES:
+        folder = tmp_path / voice
+        folder.mkdir()
+        for each in spoken(voice, folder, COUNT):
+            said.append(each.text)
+            bare.append(bare_text(model, each.audio))
+            heard.append(engine.hear(each.audio, HearingOptions(language="en")).text)
+    whole, short = rate(said, bare), rate(said, heard)
+    with capsys.disabled():
+        print(f"\nwhole windows {whole:.1f} %, short ones {short:.1f} %")
+    assert short <= whole + MOST_MORE
 
 
 def test_silence_and_noise_have_no_text(engine: FasterWhisper) -> None:

@@ -41,7 +41,7 @@ def test_a_decision_is_as_old_as_it_says():
     detector = EnergyDetector()
     for _ in range(10):
         detector.feed(room(0.1, 10))
-    assert detector.judged == pytest.approx(0.9)
+    assert detector.judged == pytest.approx(0.95)
     detector.feed(room(0.01, 10))
     assert detector.judged == pytest.approx(1.0)
 
@@ -52,3 +52,14 @@ def test_the_end_of_the_audio_ends_speech():
     assert begin.begins
     (end,) = detector.end()
     assert (end.begins, end.at) == (False, pytest.approx(1.0, abs=0.1))
+
+
+def test_speech_and_its_end_are_known_soon():
+    detector = EnergyDetector()
+    audio = np.concatenate([room(1.0, 10), speech(1.0), room(1.0, 10)])
+    known = {}
+    for end in range(320, len(audio) + 1, 320):
+        for edge in detector.feed(audio[end - 320 : end]):
+            known[edge.begins] = end / HEARING_RATE
+    assert known[True] < 1.1
+    assert known[False] < 2.27
