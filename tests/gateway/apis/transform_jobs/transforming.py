@@ -119,7 +119,7 @@ class Jobs:
             self.data.transforms, at_once, inclusive_slices, clock, self._time,
         )  # fmt: skip
         catalogue = Catalogue(self.resources, ARNS, self._time)
-        fleet = Fleet(Router(wall_clock=self._time), self.provisions.means)
+        fleet = Fleet(Router(), self.provisions.means)
         room = ContainerRoom(self.resources, fleet, planning, at_once)
         self.api = TransformOperations(
             *(self.resources, catalogue, self.keeper, planning, room, AsyncRules(results)),
