@@ -70,7 +70,8 @@ class InvokeEndpoint:
             session=session,
         ) as invoked:
             said = invoked.head.handed_back(_HANDED_BACK)
-            _mark_sessions(said, session, invoked.lease.instance.mark)
+            if NEW_SESSION in said or CLOSED_SESSION in said:
+                _mark_sessions(said, session, invoked.lease.instance.mark)
             back = {**said, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
             whole = invoked.answer.rest()  # the usual case
             if whole is None:
