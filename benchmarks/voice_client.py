@@ -41,10 +41,23 @@ async def converse(
         turns.append(turn)
         await user.finish()
         try:
-            await user.until("response.done")
+            await _answered(user)
         except TooSlow:
             return
         await asyncio.sleep(max(0.0, turn.answer.played - time.monotonic()) + args.pause)
+
+
+async def _answered(user: User) -> None:
+    """Wait for the end of an answer; one to a part of the sentence is cancelled by the rest.
+
+    Raises:
+        TooSlow: it does not come in time.
+        LoadError: the stream has ended.
+    """
+    status = "cancelled"
+    while status == "cancelled":
+        await user.until("response.done")
+        status = user.last["response.done"].get("response", {}).get("status", "")
 
 
 def shares(turn: Turn) -> list[float]:

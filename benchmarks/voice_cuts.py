@@ -23,8 +23,8 @@ from benchmarks.voice_upstream import WORD, prefix
 
 #: Seconds from the begin of speech until the client knows, and between audio frames.
 _TOLD, _GAP = 0.15, 0.04
-#: Seconds of a word of the story, as the stub speaks it, and of the longest part of audio.
-_WORD, _PART = 0.06 * WORD + 0.06, 0.1
+#: Seconds of a word of the story, as the stub speaks it.
+_WORD: Final = 0.06 * WORD + 0.06
 #: Users who cut, and cuts of each before the leaks are counted.
 _USERS: Final = 20
 _WARM_UP: Final = 3
@@ -156,21 +156,17 @@ def _upstream(cut: dict[str, float], notes: dict[int, dict[str, Any]]) -> Iterat
 def _history(
     heard: Sequence[tuple[float, int, int]], notes: dict[int, dict[str, Any]]
 ) -> Iterator[str]:
-    """Compare the next prompt with the part that the client can have heard.
-
-    The prompt has whole words alone, and a part on its way may be heard or not.
-    """
-    beyond = []
+    """Compare the next prompt with the words that the client can have heard in full."""
+    apart = []
     for seconds, number, following in heard:
         if following in notes:
             said = " ".join(notes[following]["said"][-1:]).split()
             words = sum(word.startswith(prefix(number)) for word in said)
-            beyond.append(words * _WORD - seconds)
-    if not beyond:
+            apart.append(words - int(seconds / _WORD))
+    if not apart:
         raise RunError("no turn followed a cut answer")
-    right = [-_WORD - _PART <= each <= _PART for each in beyond]
-    least, most = voice_loads.percentiles(beyond, 0, 100)
+    furthest = max(map(abs, apart))
     yield (
-        f"{len(beyond):,} prompts after a cut: the history has {least:+.2f} to {most:+.2f} s more "
-        f"than was heard, mark one word: {held(all(right))}"
+        f"{len(apart):,} prompts after a cut: the history has {min(apart):+} to {max(apart):+} "
+        f"words more than were heard, mark one word apart: {held(furthest <= 1)}"
     )
