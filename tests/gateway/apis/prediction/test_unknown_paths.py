@@ -74,7 +74,7 @@ async def test_another_method_is_told_which_there_are(asking):
 
 async def test_other_paths_keep_awss_form(asking):
     client = await asking()
-    for path in ("/v1", "/v1/chat/completions", "/v3/models", "/unknown"):
+    for path in ("/v1", "/v1/chat/answers", "/v3/objects", "/unknown"):
         status, headers, _ = await client.ask(path)
         assert (status, headers["x-amzn-ErrorType"]) == (404, "UnknownOperationException")
 
