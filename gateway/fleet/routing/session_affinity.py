@@ -1,4 +1,4 @@
-"""StickySession affinity without a table: the id of a session names the instance that keeps it.
+"""Session affinity without a table: the id of a session names the instance that keeps it.
 
 A container makes the ids of its sessions, so nothing but the id could tell which instance has
 begun one. The client gets the id with a mark of the instance behind it, and the container gets the
@@ -16,9 +16,6 @@ _MARKED: Final = re.compile(rf"(?P<id>.+)-i(?P<mark>[0-9a-f]{{{_DIGITS}}})")
 
 #: The number of digests.
 _DIGESTS: Final = 16.0**_DIGITS
-
-#: Characters that a mark adds to an id.
-MARK_LENGTH: Final = len("-i") + _DIGITS
 
 
 class StickySession(NamedTuple):

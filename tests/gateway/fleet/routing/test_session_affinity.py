@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.containers.invocation_headers import is_session
-from partway.gateway.fleet.routing.session_affinity import MARK_LENGTH, StickySession, mark_of
+from partway.gateway.fleet.routing.session_affinity import StickySession, mark_of
 
 #: AWS's pattern: letters, digits and hyphens, none at an end.
 IDS = st.from_regex(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,40}", fullmatch=True)
@@ -19,7 +19,7 @@ IDS = st.from_regex(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,40}", fullmatch=True)
 def test_a_marked_id_is_an_id_and_comes_back(text, instance):
     session = StickySession(text, mark_of(instance))
     assert is_session(session.for_client)
-    assert len(session.for_client) == len(text) + MARK_LENGTH
+    assert len(session.for_client) == len(text) + len("-i0123456789")
     assert StickySession.of_client(session.for_client) == session
 
 
