@@ -111,9 +111,9 @@ async def test_it_conforms(url: str) -> None:
 async def test_metrics_under_vllms_names(url: str) -> None:
     asked = {"prompt": "hi", "temperature": 0}
     await ask(url, "v1/completions", **asked, max_tokens=8)
-    _, whole = await ask(url, "v1/completions", **asked, max_tokens=8)
-    stop = json.loads(whole)["choices"][0]["text"][2:4]
-    await ask(url, "v1/completions", **asked, max_tokens=8, stop=stop)
+    await ask(url, "v1/completions", **asked, max_tokens=8)
+    form = {"type": "json_schema", "json_schema": {"name": "yes", "schema": {"const": "yes"}}}
+    await ask(url, "v1/completions", **asked, max_tokens=8, response_format=form, stop="yes")
     async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as response:
         page = await response.text()
     assert response.headers["Content-Type"].startswith("text/plain; version=")
