@@ -77,6 +77,9 @@ MAX_TOOLS_SIZE: Final = 256 * KIB
 MAX_SPEECH_INPUT: Final = 4_096
 MAX_SPEECH_BODY: Final = 64 * KIB
 
+#: Bytes of audio that one message holds whole: 87 s at 24 kHz. The longest phrase has some 20 s.
+MAX_SPEECH_FILE: Final = 4 * MIB
+
 #: Most characters of one text that is sent to be spoken on a stream; as Deepgram's.
 MAX_SPEAK_CHARACTERS: Final = 2_000
 

@@ -21,6 +21,8 @@ from partway.container.models.voice.wires.listen_query import ListenQuery
 from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
 from partway.container.models.voice.wires.speak import SpeakStream
 from partway.container.models.voice.wires.speak_request import answer_speak
+from partway.container.models.voice.wires.speech_stream import PATH as SPEECH_STREAM
+from partway.container.models.voice.wires.speech_stream import SpeechStream
 from partway.container.serving.body import HeldBodies
 from partway.container.stream import Stream
 
@@ -28,6 +30,7 @@ from partway.container.stream import Stream
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "v1/listen": ("hears",),
     "v1/speak": ("speaks",),
+    SPEECH_STREAM: ("speaks",),
 }
 
 
@@ -99,6 +102,12 @@ class Voice(Model):
         """Turn text into speech."""
         with self._open.one():
             await SpeakStream(stream, self.engines).run()
+
+    @route(SPEECH_STREAM)
+    async def speech_stream(self, stream: Stream) -> None:
+        """Turn text into speech, in vLLM-Omni's form."""
+        with self._open.one():
+            await SpeechStream(stream, self.engines).run(stream.messages())
 
     @route("v1/listen")
     async def listen(self, stream: Stream) -> None:

@@ -18,12 +18,14 @@ from partway.container.models.voice.wires.realtime import RealtimeStream, realti
 from partway.container.models.voice.wires.realtime_events import error_event
 from partway.container.models.voice.wires.realtime_faults import RealtimeFault
 from partway.container.models.voice.wires.realtime_messages import ClientEvent, event_of
+from partway.container.models.voice.wires.speech_stream import SpeechStream
 from partway.container.models.voice.wires.vllm_realtime import VllmRealtime
 from partway.container.stream import Stream
 
 _VLLM: Final = frozenset({"session.update", "input_audio_buffer.commit"})
 _NVIDIA_HEARING: Final = frozenset({"transcription_session.update"})
 _NVIDIA_SPEAKING: Final = frozenset({"synthesize_session.update", "input_text.append"})
+_VLLM_SPEAKING: Final = frozenset({"session.config"})
 #: Types of the Realtime API that a conversation can begin with.
 _REALTIME: Final = frozenset(
     {
@@ -33,7 +35,7 @@ _REALTIME: Final = frozenset(
         "response.create",
     }
 )
-_FIRST: Final = sorted(_VLLM | _NVIDIA_HEARING | _NVIDIA_SPEAKING | _REALTIME)
+_FIRST: Final = sorted(_VLLM | _VLLM_SPEAKING | _NVIDIA_HEARING | _NVIDIA_SPEAKING | _REALTIME)
 
 
 class DefaultPath:
@@ -73,6 +75,8 @@ class DefaultPath:
             return NvidiaHearing(self._stream, self._engines, first)
         if first.kind in _NVIDIA_SPEAKING:
             return NvidiaSpeaking(self._stream, self._engines, first)
+        if first.kind in _VLLM_SPEAKING:
+            return SpeechStream(self._stream, self._engines)
         if first.kind in _REALTIME or (first.kind in _VLLM and first.members.has("session")):
             self._engines.need("Realtime", *realtime_needs(self._stream.query, self._engines))
             return self._realtime

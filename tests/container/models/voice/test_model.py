@@ -38,7 +38,9 @@ async def test_metrics_count_its_streams_and_requests() -> None:
         assert 'partway_container_begun_total{kind="request"} 1.0' in page
 
 
-@pytest.mark.parametrize("path", ["v1/listen", "v1/speak", "v1/realtime", DEFAULT_PATH])
+@pytest.mark.parametrize(
+    "path", ["v1/listen", "v1/speak", "v1/audio/speech/stream", "v1/realtime", DEFAULT_PATH]
+)
 async def test_one_stream_too_many_is_refused_by_the_settings_name(path: str) -> None:
     async with voice(streams=1) as served, served.stream("v1/listen"):
         with pytest.raises(InvalidStatus) as refused:
