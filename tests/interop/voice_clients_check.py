@@ -211,6 +211,20 @@ async def test_a_client_from_the_sample_of_vllm(run: Run, python: str, audio: Sp
     assert met[1]["delta"] == met[2]["text"] == WORDS
 
 
+async def test_a_client_from_the_samples_of_vllm_omni(run: Run, python: str) -> None:
+    got = await run(python, PROGRAMS / "vllm_omni_client.py", "voice", REGION, LONGER)
+    start, *audio, done, ended = got["streamed"]
+    assert (start["type"], start["sample_rate"]) == ("audio.start", 24_000)
+    assert sum(audio) == done["total_bytes"]
+    assert sum(audio) / 2 / 24_000 == pytest.approx(seconds_of(LONGER), rel=0.01)
+    assert ended == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
+    created, start, file, done, ended = got["files"]
+    assert created["type"] == "session.created"
+    assert (start["type"], start["format"]) == ("audio.start", "wav")
+    assert file == done["total_bytes"] == sum(audio) + 44
+    assert ended["type"] == "session.done"
+
+
 async def test_pipecats_services(run: Run, pipecat: str, audio: Spoken) -> None:
     program = PROGRAMS / "pipecat_client.py"
     url = f"wss://{HOST}:{PORT}/endpoints/voice/openai/v1/realtime"

@@ -13,16 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from aws_sdk_sagemaker_runtime_http2.client import AsyncSageMakerRuntimeHTTP2Client
-from aws_sdk_sagemaker_runtime_http2.config import AsyncSageMakerRuntimeHTTP2Config
-from aws_sdk_sagemaker_runtime_http2.models import (
-    InvokeEndpointWithBidirectionalStreamInput,
-    RequestPayloadPart,
-    RequestStreamEventPayloadPart,
-    ResponseStreamEventPayloadPart,
-)
-from smithy_aws_core.identity import EnvironmentCredentialsResolver
-from smithy_http.aio.crt import AWSCRTHTTPClient
+from aws_sdk_sagemaker_runtime_http2.models import ResponseStreamEventPayloadPart
+from sagemaker_stream import opened, send
 
 ENDPOINT, REGION, PCM = sys.argv[1:]
 #: Bytes of audio in a message, 128 ms.
@@ -39,8 +31,7 @@ class Client:
         self.created = asyncio.Event()
 
     async def send(self, **message: Any) -> None:
-        part = RequestPayloadPart(bytes_=json.dumps(message).encode(), data_type="UTF8")
-        await self._stream.input_stream.send(RequestStreamEventPayloadPart(value=part))
+        await send(self._stream, message)
 
     async def receive(self) -> None:
         """Receive events up to a transcription's end, or an error."""
@@ -67,15 +58,7 @@ class Client:
 
 
 async def main() -> None:
-    config = await AsyncSageMakerRuntimeHTTP2Config.resolve(
-        endpoint_uri=f"https://runtime.sagemaker.{REGION}.amazonaws.com:8443",
-        region=REGION,
-        aws_credentials_identity_resolver=EnvironmentCredentialsResolver(),
-        transport=AWSCRTHTTPClient(),
-    )
-    sdk = AsyncSageMakerRuntimeHTTP2Client(config=config)
-    named = InvokeEndpointWithBidirectionalStreamInput(endpoint_name=ENDPOINT)
-    stream = await sdk.invoke_endpoint_with_bidirectional_stream(named)
+    stream = await opened(ENDPOINT, REGION)
     client = Client(stream)
     async with asyncio.timeout(30):
         receiving = asyncio.create_task(client.receive())
