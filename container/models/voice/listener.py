@@ -67,6 +67,7 @@ class ListenerOptions:
         audio: the form of the audio.
         hearing: the wishes for each utterance.
         interims: whether texts of unfinished utterances are wanted.
+        resumptions: whether it is reported that an utterance goes on after a pause.
         endpointing: seconds of silence that end an utterance; None if only a commit ends one, and
             nothing is said about speech.
         eager: seconds of silence after which an utterance is heard before it is over; 0 for none.
@@ -77,6 +78,7 @@ class ListenerOptions:
     audio: AudioFormat
     hearing: HearingOptions = field(default_factory=HearingOptions)
     interims: bool = False
+    resumptions: bool = False
     endpointing: float | None = 0.4
     eager: float = 0.16
     patience: float = 2.0
@@ -103,6 +105,7 @@ class SpeechListener:
         self._detection = turns
         self._manual = options.endpointing is None
         self._interims = options.interims
+        self._resumptions = options.resumptions
         self._reader = AudioReader(options.audio)
         self._turns = TurnTaking(turns.detector(), options.turns)
         self._window = AudioWindow()
@@ -138,6 +141,15 @@ class SpeechListener:
     def position(self) -> float:
         """Seconds of audio that have come."""
         return self._window.end
+
+    @property
+    def turn_options(self) -> TurnOptions:
+        """The rules of turns; they may be replaced, unless only a commit ends a turn."""
+        return self._turns.options
+
+    @turn_options.setter
+    def turn_options(self, options: TurnOptions) -> None:
+        self._turns.options = options
 
     @property
     def is_speaking(self) -> bool:
@@ -216,6 +228,8 @@ class SpeechListener:
                 self._events.add(event)
             case SpeechResumed():
                 self._give_up_eager()
+                if self._resumptions:
+                    self._events.add(event)
             case Pause(at):
                 self._pause(at)
             case SpeechStopped():
@@ -315,12 +329,12 @@ class SpeechListener:
     async def _hear_eagerly(self, utterance: Utterance) -> Heard:
         text = await self._hear(utterance)
         if self._interims:
-            self._report_interim(utterance, text)
+            self._report_interim(utterance, text, paused=True)
         return text
 
-    def _report_interim(self, utterance: Utterance, text: Heard) -> None:
+    def _report_interim(self, utterance: Utterance, text: Heard, *, paused: bool = False) -> None:
         if isinstance(text, Transcript) and text.text and utterance.id == self._number:
-            self._events.add(Interim(utterance, text))
+            self._events.add(Interim(utterance, text, paused))
 
     async def _hear_finally(self, utterance: Utterance, eager: asyncio.Task[Heard] | None) -> Heard:
         """Return the text that was heard eagerly, or hear it now."""

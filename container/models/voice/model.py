@@ -16,6 +16,8 @@ from partway.container.models.voice.speech_formats import read_speech_query
 from partway.container.models.voice.speech_requests import answer_speech
 from partway.container.models.voice.transcription_requests import Transcriptions
 from partway.container.models.voice.wires.default_path import DefaultPath
+from partway.container.models.voice.wires.flux_listen import FluxListenStream
+from partway.container.models.voice.wires.flux_listen_query import FluxListenQuery
 from partway.container.models.voice.wires.listen import ListenStream
 from partway.container.models.voice.wires.listen_query import ListenQuery
 from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
@@ -31,6 +33,7 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "v1/listen": ("hears",),
     "v1/speak": ("speaks",),
     SPEECH_STREAM: ("speaks",),
+    "v2/listen": ("hears",),
 }
 
 
@@ -82,6 +85,8 @@ class Voice(Model):
             read_speech_query(opening.query)
         if opening.path == "v1/listen":
             ListenQuery.read(opening.query, self.engines.settings)
+        if opening.path == "v2/listen":
+            FluxListenQuery.read(opening.query, self.engines.settings)
         self._open.check()
 
     # --- Streams ---------------------------------------------------------------------------------
@@ -114,6 +119,12 @@ class Voice(Model):
         """Turn speech into text."""
         with self._open.one():
             await ListenStream(stream, self.engines).run()
+
+    @route("v2/listen")
+    async def flux_listen(self, stream: Stream) -> None:
+        """Turn speech into turns."""
+        with self._open.one():
+            await FluxListenStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------
 

@@ -119,12 +119,13 @@ class TurnTaking:
     """Finds the turns of one stream.
 
     Attributes:
+        options: the rules from now on; they may be replaced.
         position: seconds of audio that have come.
     """
 
     def __init__(self, detector: SpeechDetector, options: TurnOptions) -> None:
+        self.options = options
         self._detector = detector
-        self._options = options
         self._samples = 0
         self._speaking = False
         self._start: float | None = None  # of the open turn
@@ -220,14 +221,14 @@ class TurnTaking:
                 events += self._confirm()
         elif self._start is not None:
             silence = judged - self._stopped
-            eager = self._options.eager
+            eager = self.options.eager
             if eager and not self._paused and silence >= eager - _TINY:
                 self._paused = True
                 events.append(Pause(self._stopped))
             if self._is_over(judged):
                 events += self._ended(self._stopped)
         since = self._silent_since
-        if since is not None and judged - since >= self._options.long_silence - _TINY:
+        if since is not None and judged - since >= self.options.long_silence - _TINY:
             self._silent_since = None
             events.append(LongSilence(since))
         return events
@@ -240,10 +241,10 @@ class TurnTaking:
         return [SpeechStarted(self._start)]
 
     def _is_over(self, now: float) -> bool:
-        endpointing = self._options.endpointing
+        endpointing = self.options.endpointing
         if endpointing is None:
             return False
-        silence = self._options.patience if self._incomplete else endpointing
+        silence = self.options.patience if self._incomplete else endpointing
         return now - self._stopped >= silence - _TINY
 
     def _ended(self, end: float) -> list[TurnEvent]:
@@ -253,7 +254,7 @@ class TurnTaking:
         events: list[TurnEvent] = [SpeechStopped(end), TurnEnded(self._start, end)]
         self._start = None
         self._paused = self._incomplete = False
-        if self._options.long_silence:
+        if self.options.long_silence:
             self._silent_since = end
         return events
 

@@ -8,7 +8,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from partway.container.models.voice.interfaces import HEARING_RATE, Samples, Transcript
-from partway.container.models.voice.speech_turns import LongSilence, SpeechStarted, SpeechStopped
+from partway.container.models.voice.speech_turns import (
+    LongSilence,
+    SpeechResumed,
+    SpeechStarted,
+    SpeechStopped,
+)
 
 _SAMPLE_BYTES = 2
 
@@ -50,10 +55,12 @@ class Interim:
     Attributes:
         utterance: its number, and its audio so far.
         transcript: its words' times count from ``utterance.start``.
+        paused: whether it was heard at a pause, so that it may be the whole text.
     """
 
     utterance: Utterance
     transcript: Transcript
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ class HearingFailed:
 
 
 ListenerEvent: TypeAlias = (
-    SpeechStarted | SpeechStopped | Interim | Final | HearingFailed | LongSilence
+    SpeechStarted | SpeechResumed | SpeechStopped | Interim | Final | HearingFailed | LongSilence
 )
 
 

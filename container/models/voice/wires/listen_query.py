@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -59,7 +59,7 @@ class ListenQuery:
         endpointing = usual if silence in _SWITCH else _number(query, "endpointing", usual)
         return cls(
             ListenerOptions(
-                audio=_audio(query),
+                audio=audio_of(query),
                 hearing=HearingOptions(
                     language=_language(query, settings.language),
                     keyterms=checked_keyterms(_keyterms(query)),
@@ -72,13 +72,18 @@ class ListenQuery:
             ),
             ends_speech=ends_speech,
             tells_speech=_switch(query, "vad_events"),
-            ignored=tuple(
-                sorted(
-                    {name for name, value in query.items() if name not in _KNOWN}
-                    - {name for name, value in query.items() if value in ("false", "none", "")}
-                )
-            ),
+            ignored=ignored_of(query, _KNOWN),
         )
+
+
+def ignored_of(query: MultiMapping[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return the names of unknown parameters, unless their values ask for nothing."""
+    return tuple(
+        sorted(
+            {name for name, value in query.items() if name not in known}
+            - {name for name, value in query.items() if value in ("false", "none", "")}
+        )
+    )
 
 
 def checked_keyterms(terms: Sequence[str]) -> tuple[str, ...]:
@@ -111,7 +116,12 @@ def _language(query: MultiMapping[str], usual: str) -> str:
     return language
 
 
-def _audio(query: MultiMapping[str]) -> AudioFormat:
+def audio_of(query: MultiMapping[str]) -> AudioFormat:
+    """Return the form of the audio.
+
+    Raises:
+        ModelError: it is out of range; the status is 400.
+    """
     encoding = query.get("encoding", "linear16")
     try:
         return AudioFormat(
