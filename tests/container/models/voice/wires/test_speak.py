@@ -281,7 +281,7 @@ async def test_messages_that_are_refused_lose_nothing(served):
 
 
 async def test_text_and_flushes_that_wait_are_bounded(held, monkeypatch):
-    module = "partway.container.models.voice.wires.speak"
+    module = "partway.container.models.voice.wires.text_speaker"
     monkeypatch.setattr(f"{module}.MAX_UNSPOKEN", 100)
     monkeypatch.setattr(f"{module}.MAX_UNSPOKEN_FLUSHES", 2)
     async with talking(held) as client:
