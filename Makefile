@@ -306,7 +306,7 @@ pipecat-python:
 
 interop-voice: voice-python $(VENV)/installed-test  ## test voice clients: Deepgram's, OpenAI's, LiveKit's, pipecat; needs node and npm
 	VOICE_PYTHON=$(abspath $(VOICE_PYTHON)) PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) \
-		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/voice_clients_check.py tests/interop/realtime_events_check.py
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/voice_clients_check.py tests/interop/realtime_events_check.py tests/interop/flux_events_check.py
 
 voice-python:
 	@$(call NEEDS_UNSHARE,make interop-voice)

@@ -18,6 +18,7 @@ from partway.container.models.voice.transcription_requests import Transcriptions
 from partway.container.models.voice.wires.default_path import DefaultPath
 from partway.container.models.voice.wires.flux_listen import FluxListenStream
 from partway.container.models.voice.wires.flux_listen_query import FluxListenQuery
+from partway.container.models.voice.wires.flux_speak import FluxSpeakStream, read_flux_speech_query
 from partway.container.models.voice.wires.listen import ListenStream
 from partway.container.models.voice.wires.listen_query import ListenQuery
 from partway.container.models.voice.wires.realtime import RealtimeStream, realtime_needs
@@ -34,6 +35,7 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "v1/speak": ("speaks",),
     SPEECH_STREAM: ("speaks",),
     "v2/listen": ("hears",),
+    "v2/speak": ("speaks",),
 }
 
 
@@ -87,6 +89,8 @@ class Voice(Model):
             ListenQuery.read(opening.query, self.engines.settings)
         if opening.path == "v2/listen":
             FluxListenQuery.read(opening.query, self.engines.settings)
+        if opening.path == "v2/speak":
+            read_flux_speech_query(opening.query)
         self._open.check()
 
     # --- Streams ---------------------------------------------------------------------------------
@@ -125,6 +129,12 @@ class Voice(Model):
         """Turn speech into turns."""
         with self._open.one():
             await FluxListenStream(stream, self.engines).run()
+
+    @route("v2/speak")
+    async def flux_speak(self, stream: Stream) -> None:
+        """Turn text into turns of speech."""
+        with self._open.one():
+            await FluxSpeakStream(stream, self.engines).run()
 
     # --- Requests --------------------------------------------------------------------------------
 

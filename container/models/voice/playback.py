@@ -42,6 +42,7 @@ class Playback:
     """Paces the audio of one answer, and keeps what can have been heard.
 
     Call :meth:`begin` for each phrase, then :meth:`paced` with its audio, then :meth:`end_phrase`.
+    Audio that is sent without a pace goes to :meth:`add` instead.
 
     Args:
         rate: samples per second.
@@ -89,7 +90,7 @@ class Playback:
             seconds = len(piece) / self._rate
             if (early := self._ahead() + seconds - PLAYBACK_AHEAD) > 0:
                 await self._sleep(early)
-            self._add(seconds)
+            self.add(seconds)
             yield piece
 
     def truncate(self, heard_ms: int) -> str:
@@ -114,7 +115,8 @@ class Playback:
     def _ahead(self) -> float:
         return max(self._silent_at - self._clock(), 0.0)
 
-    def _add(self, seconds: float) -> None:
+    def add(self, seconds: float) -> None:
+        """Note audio that is sent; :meth:`paced` does so itself."""
         self._silent_at = max(self._silent_at, self._clock()) + seconds
         self._sent += seconds
         if self._phrases:

@@ -24,13 +24,13 @@ _CONTAINERS: Final = ("none", "wav")
 _OBEYED: Final = frozenset({"encoding", "sample_rate", "container", "model", "speed"})
 #: Deepgram's SDK has it as a number, which may be written with a point.
 _RATE: Final = re.compile(r"[0-9]{1,6}(\.0)?")
-#: The language at the end of a Deepgram voice's name, such as aura-2-helena-en.
-_LANGUAGE: Final = re.compile(r"aura-.*-([a-z]{2})")
+#: The language at the end of a Deepgram voice's name, such as aura-2-helena-en or flux-haley-en.
+_LANGUAGE: Final = re.compile(r"(?:aura|flux)-.*-([a-z]{2})")
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechQuery:
-    """A query of ``v1/speak``.
+    """A query of ``v1/speak`` or ``v2/speak``.
 
     Attributes:
         container: ``none`` or ``wav``.

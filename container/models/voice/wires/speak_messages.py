@@ -82,7 +82,7 @@ def read_speak_message(message: str | bytes) -> SpeakMessage:
         )
     kind = members.get("type")
     if kind == "Speak":
-        return SpeakText(_text_of(members.get("text")))
+        return speak_text_of(members)
     if isinstance(kind, str) and kind in _PLAIN:
         return _PLAIN[kind]
     raise SpeakRefused(
@@ -91,7 +91,13 @@ def read_speak_message(message: str | bytes) -> SpeakMessage:
     )
 
 
-def _text_of(text: object) -> str:
+def speak_text_of(members: Mapping[str, object]) -> SpeakText:
+    """Read the text of a message.
+
+    Raises:
+        SpeakRefused: it has none, or a longer one than a message may have.
+    """
+    text = members.get("text")
     if not isinstance(text, str):
         raise SpeakRefused("DATA-0000", f"Speak: text is {quoted(text)}; it must be a string")
     if len(text) > MAX_SPEAK_CHARACTERS:
@@ -100,7 +106,7 @@ def _text_of(text: object) -> str:
             f"Speak: text has {len(text)} characters; it must have at most "
             f"{MAX_SPEAK_CHARACTERS}, and is not spoken",
         )
-    return without_pronunciations(text)
+    return SpeakText(without_pronunciations(text))
 
 
 def without_pronunciations(text: str) -> str:
