@@ -123,6 +123,15 @@ async def test_deepgrams_sdk(run: Run, python: str, audio: Spoken, way: str) -> 
     assert texts == ["Metadata", "Flushed", "Flushed"]
     lengths = [each / 2 / 16_000 for each in spoke["met"] if isinstance(each, int)]
     assert lengths == pytest.approx([seconds_of(LONGER), seconds_of("Again.")], rel=0.01)
+    turns, answers = got["turns"], got["answers"]
+    assert turns["errors"] == answers["errors"] == []
+    assert (turns["first"], turns["events"][0]) == ("Connected", "StartOfTurn")
+    assert turns["ends"] == [[WORDS, "model"]]
+    assert answers["types"] == [
+        *("Connected", "SpeechStarted", "SpeechMetadata", "Flushed"),
+        *("SpeechInterrupted", "SessionMetadata"),
+    ]
+    assert answers["audio"] / 2 / 16_000 == pytest.approx(seconds_of(LONGER), rel=0.01)
 
 
 # --- OpenAI's clients ----------------------------------------------------------------------------
@@ -179,12 +188,12 @@ async def test_openais_agents(run: Run, audio: Spoken) -> None:
 async def test_livekits_plugins(run: Run, python: str, audio: Spoken) -> None:
     program = PROGRAMS / "livekit_client.py"
     got = await run(python, program, URL, "voice", TOKEN, api_key(), audio.pcm16)
-    for name in ("deepgram_stt", "openai_stt"):
+    for name in ("deepgram_stt", "flux_stt", "openai_stt"):
         finals = [text for kind, text in got[name] if kind == "final_transcript"]
         assert finals == [WORDS], name
         assert "start_of_speech" in {kind for kind, _ in got[name]}, name
     assert got["openai_stt_whole"] == WORDS
-    for name, rate in (("deepgram_tts", 16_000), ("openai_tts", 24_000)):
+    for name, rate in (("deepgram_tts", 16_000), ("flux_tts", 16_000), ("openai_tts", 24_000)):
         assert got[name]["rate"] == rate, name
         assert got[name]["samples"] / rate == pytest.approx(seconds_of(LONGER), rel=0.01), name
     talk = got["realtime"]
@@ -229,11 +238,11 @@ async def test_pipecats_services(run: Run, pipecat: str, audio: Spoken) -> None:
     program = PROGRAMS / "pipecat_client.py"
     url = f"wss://{HOST}:{PORT}/endpoints/voice/openai/v1/realtime"
     got = await run(pipecat, program, "voice", REGION, url, api_key(), audio.pcm16, audio.pcm24)
-    for name in ("deepgram_stt", "nvidia_stt"):
+    for name in ("deepgram_stt", "flux_stt", "nvidia_stt"):
         assert got[name]["errors"] == [], name
         finals = [text for kind, text in got[name]["met"] if kind == "TranscriptionFrame"]
         assert finals == [WORDS], name
-    for name in ("deepgram_tts", "nvidia_tts"):
+    for name in ("deepgram_tts", "flux_tts", "nvidia_tts"):
         assert got[name]["errors"] == [], name
         assert got[name]["audio"] / 2 / 16_000 == pytest.approx(seconds_of(TEXT), rel=0.01), name
     talk = got["realtime"]

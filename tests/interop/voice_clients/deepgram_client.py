@@ -16,6 +16,7 @@ from typing import Any
 from deepgram import AsyncDeepgramClient
 from deepgram.core.events import EventType
 from deepgram.speak.v1.types import SpeakV1Text
+from deepgram.speak.v2.types import SpeakV2Speak
 from deepgram_connection import client_of
 
 RATE = 16_000
@@ -113,13 +114,61 @@ async def speak(deepgram: AsyncDeepgramClient) -> dict[str, Any]:
     return {"met": audio, "errors": met.errors}
 
 
+async def listen_to_turns(deepgram: AsyncDeepgramClient, audio: bytes) -> dict[str, Any]:
+    """Listen by Flux."""
+    options = {"encoding": "linear16", "sample_rate": RATE, "eager_eot_threshold": 0.5}
+    async with deepgram.listen.v2.connect(model="flux-general-en", **options) as connection:
+        met = Met(connection)
+        listening = asyncio.create_task(connection.start_listening())
+        for start in range(0, len(audio), CHUNK):
+            await connection.send_media(audio[start : start + CHUNK])
+        await met.until(lambda message: getattr(message, "event", "") == "EndOfTurn")
+        await connection.send_close_stream()
+        await listening
+    turns = [message for message in met.messages if message.type == "TurnInfo"]
+    return {
+        "first": met.messages[0].type,
+        "events": [turn.event for turn in turns],
+        "ends": [[turn.transcript, turn.trigger] for turn in turns if turn.event == "EndOfTurn"],
+        "errors": met.errors,
+    }
+
+
+async def speak_turns(deepgram: AsyncDeepgramClient) -> dict[str, Any]:
+    """Speak by Flux: a whole turn, and one that is interrupted before its first phrase."""
+    audio = {"encoding": "linear16", "sample_rate": RATE}
+    async with deepgram.speak.v2.connect(model="flux-haley-en", **audio) as connection:
+        met = Met(connection)
+        listening = asyncio.create_task(connection.start_listening())
+        await connection.send_speak(SpeakV2Speak(text=TEXT))
+        await connection.send_flush()
+        await met.until(lambda message: getattr(message, "type", "") == "SpeechMetadata")
+        await connection.send_speak(SpeakV2Speak(text="Never"))
+        await connection.send_interrupt()
+        await met.until(lambda message: getattr(message, "type", "") == "SpeechInterrupted")
+        await connection.send_close()
+        await listening
+    spoken = [message for message in met.messages if isinstance(message, bytes)]
+    return {
+        "types": [message.type for message in met.messages if not isinstance(message, bytes)],
+        "audio": sum(map(len, spoken)),
+        "errors": met.errors,
+    }
+
+
 def is_flushed(message: Any) -> bool:
     return getattr(message, "type", "") == "Flushed"
 
 
 async def main() -> None:
     deepgram = client_of(*sys.argv[1:4])
-    print(json.dumps({"listen": await listen(deepgram, AUDIO), "speak": await speak(deepgram)}))
+    got = {
+        "listen": await listen(deepgram, AUDIO),
+        "speak": await speak(deepgram),
+        "turns": await listen_to_turns(deepgram, AUDIO),
+        "answers": await speak_turns(deepgram),
+    }
+    print(json.dumps(got))
 
 
 asyncio.run(main())

@@ -25,6 +25,7 @@ CHUNK = RATE // 50 * 2
 AUDIO = Path(PCM).read_bytes()
 BASE = f"{URL}/endpoints/{MODEL}/openai/v1"
 STREAM = f"{URL}/endpoints/{MODEL}/stream/v1"
+FLUX = f"{URL}/endpoints/{MODEL}/stream/v2"
 TEXT = "Hello from a gateway of ours. It speaks."
 
 
@@ -121,6 +122,8 @@ async def main() -> None:
     async with http_context.open():
         hears = deepgram.STT(base_url=f"{STREAM}/listen", api_key=TOKEN)
         speaks = deepgram.TTS(base_url=f"{STREAM}/speak", api_key=TOKEN, sample_rate=RATE)
+        turns = deepgram.STTv2(base_url=f"{FLUX}/listen", api_key=TOKEN)
+        answers = deepgram.TTSv2(base_url=f"{FLUX}/speak", api_key=TOKEN, sample_rate=RATE)
         common: dict[str, Any] = {"base_url": BASE, "api_key": KEY, "model": MODEL}
         live = openai.STT(**common, use_realtime=True)
         whole = openai.STT(**common)
@@ -128,12 +131,14 @@ async def main() -> None:
         told = {
             "deepgram_stt": await transcripts(hears),
             "deepgram_tts": await spoken_in_pieces(speaks),
+            "flux_stt": await transcripts(turns),
+            "flux_tts": await spoken_in_pieces(answers),
             "openai_stt": await transcripts(live),
             "openai_stt_whole": (await whole.recognize(frames())).alternatives[0].text,
             "openai_tts": await spoken(voice),
             "realtime": await converse(),
         }
-        for plugin in (hears, speaks, live, whole, voice):
+        for plugin in (hears, speaks, turns, answers, live, whole, voice):
             await plugin.aclose()
     print(json.dumps(told))
 

@@ -35,6 +35,8 @@ from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.services.deepgram.flux.sagemaker.stt import DeepgramFluxSageMakerSTTService
+from pipecat.services.deepgram.flux.sagemaker.tts import DeepgramFluxSageMakerTTSService
 from pipecat.services.deepgram.sagemaker.stt import DeepgramSageMakerSTTService
 from pipecat.services.deepgram.sagemaker.tts import DeepgramSageMakerTTSService
 from pipecat.services.nvidia.sagemaker.stt import NvidiaSageMakerSTTService
@@ -181,6 +183,8 @@ async def main() -> None:
     told = {
         "deepgram_stt": await listens(DeepgramSageMakerSTTService(settings=model, **PLACE)),
         "deepgram_tts": await speaks(DeepgramSageMakerTTSService(**PLACE)),
+        "flux_stt": await listens(DeepgramFluxSageMakerSTTService(**PLACE)),
+        "flux_tts": await speaks(DeepgramFluxSageMakerTTSService(**PLACE)),
         "nvidia_stt": await listens(NvidiaSageMakerSTTService(**PLACE)),
         "nvidia_tts": await speaks(NvidiaSageMakerTTSService(**PLACE)),
         "realtime": await converses(),

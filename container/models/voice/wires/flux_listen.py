@@ -13,7 +13,7 @@ from partway.container.models.voice.engine_set import Engines
 from partway.container.models.voice.listener import SpeechListener
 from partway.container.models.voice.utterances import HearingFailed
 from partway.container.models.voice.wires.flux_listen_messages import (
-    Configure,
+    FluxConfigure,
     ForceEndTurn,
     UnreadableConfigure,
     configured,
@@ -92,7 +92,7 @@ class FluxListenStream:
                 await self._configure(asked)
         await self._listener.end()
 
-    async def _configure(self, asked: Configure | UnreadableConfigure) -> None:
+    async def _configure(self, asked: FluxConfigure | UnreadableConfigure) -> None:
         """Answer with exactly one event; a failure changes nothing."""
         if isinstance(asked, UnreadableConfigure):
             await self._refuse("CONFIGURE_INVALID", asked.reason)

@@ -29,7 +29,7 @@ class ForceEndTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Configure:
+class FluxConfigure:
     """Changes of the stream's wishes, of which None leaves the earlier ones.
 
     Attributes:
@@ -50,7 +50,7 @@ class UnreadableConfigure:
     reason: str
 
 
-ClientMessage: TypeAlias = CloseStream | ForceEndTurn | Configure | UnreadableConfigure
+ClientMessage: TypeAlias = CloseStream | ForceEndTurn | FluxConfigure | UnreadableConfigure
 
 _PLAIN: Final[Mapping[str, ClientMessage]] = {
     "CloseStream": CloseStream(),
@@ -76,7 +76,7 @@ def flux_message_of(text: str) -> ClientMessage:
     return _configure_of(message)
 
 
-def _configure_of(message: Mapping[str, Any]) -> Configure | UnreadableConfigure:
+def _configure_of(message: Mapping[str, Any]) -> FluxConfigure | UnreadableConfigure:
     thresholds = message.get("thresholds")
     if not isinstance(thresholds, dict | None):
         return UnreadableConfigure(
@@ -91,7 +91,7 @@ def _configure_of(message: Mapping[str, Any]) -> Configure | UnreadableConfigure
                 f"{name}: {quoted(value)} was given; it must be an array of strings"
             )
     further = islice(message.keys() - {"type", *_CONFIGURE}, MOST_IGNORED)
-    return Configure(
+    return FluxConfigure(
         thresholds,
         None if keyterms is None else tuple(keyterms),
         None if hints is None else tuple(hints),

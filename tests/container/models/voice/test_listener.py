@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,12 @@ from partway.container.models.voice.interfaces import HearingOptions, Samples, T
 from partway.container.models.voice.limits import MAX_UNHEARD_UTTERANCES
 from partway.container.models.voice.listener import ListenerOptions, SpeechListener
 from partway.container.models.voice.settings import VoiceSettings
-from partway.container.models.voice.speech_turns import LongSilence, SpeechStarted, SpeechStopped
+from partway.container.models.voice.speech_turns import (
+    LongSilence,
+    SpeechResumed,
+    SpeechStarted,
+    SpeechStopped,
+)
 from partway.container.models.voice.turn_detection import TurnDetection
 from partway.container.models.voice.utterances import Final, HearingFailed, Interim
 from partway.container.workers import Threads
@@ -314,6 +320,23 @@ async def test_interim_texts_grow():
     assert [each.transcript.text.count(" ") + 1 for each in seen] == [3, 6, 9]
     assert {each.utterance.id for each in seen} == {1}
     assert len(finals) == 1
+
+
+async def test_a_text_of_a_pause_is_told_as_one_and_so_is_its_end():
+    async with listening(interims=True, resumptions=True) as listener, asyncio.timeout(20):
+        await listener.feed(sounds(0.5, 0.4, 0.2).tobytes())
+        while not (await upto(listener, Interim))[-1].paused:
+            pass  # an earlier text
+        await listener.feed(tone(0.4).tobytes())
+        assert (await upto(listener, SpeechResumed))[-1] == SpeechResumed(1.1)
+
+
+async def test_the_rules_of_turns_may_be_replaced():
+    async with listening(endpointing=0.4) as listener:
+        listener.turn_options = replace(listener.turn_options, endpointing=1.5)
+        await listener.feed(sounds(0.5, 0.4, 1.0, 0.4, 2.0).tobytes())
+        await listener.end()
+        assert await texts(listener) == [("one two three four", "endpoint")]
 
 
 async def test_a_long_silence_comes_after_the_text_before_it():

@@ -39,7 +39,16 @@ async def test_metrics_count_its_streams_and_requests() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["v1/listen", "v1/speak", "v1/audio/speech/stream", "v1/realtime", DEFAULT_PATH]
+    "path",
+    [
+        "v1/listen",
+        "v1/speak",
+        "v1/audio/speech/stream",
+        "v1/realtime",
+        "v2/listen",
+        "v2/speak",
+        DEFAULT_PATH,
+    ],
 )
 async def test_one_stream_too_many_is_refused_by_the_settings_name(path: str) -> None:
     async with voice(streams=1) as served, served.stream("v1/listen"):
