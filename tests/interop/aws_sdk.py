@@ -34,6 +34,9 @@ REGION = "us-east-1"
 #: What no step should ever need, in seconds; opening may take the first signature's imports.
 PATIENCE = 10.0
 
+#: What no start of a client should ever need: the largest libraries take 15 s of CPU to import.
+IMPORT_PATIENCE = 150.0
+
 
 class Key(NamedTuple):
     access_key_id: str
@@ -164,7 +167,7 @@ class Sdk:
         sdk = cls(process)
         reading = asyncio.create_task(sdk._read())
         try:
-            sdk.version = await sdk.call("version", patience=60.0)
+            sdk.version = await sdk.call("version", patience=IMPORT_PATIENCE)
             yield sdk
         finally:
             assert process.stdin is not None
