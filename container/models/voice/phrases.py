@@ -17,12 +17,18 @@ _FIRST_AT_SPACE: Final = 40
 _SHORT_FORM_WITHIN: Final = 12
 
 #: Quotes and brackets that close after a mark.
-_CLOSING: Final = r"[\"'”’»)\]]*"
+_CLOSING: Final = r"[\"'”’»)\]]*+"
 _WIDE_CLOSING: Final = "[」』”’）]*"
-_SENTENCE_END: Final = re.compile(rf"[.!?…]+{_CLOSING}(?=\s)|[。！？]+{_WIDE_CLOSING}|\n")
-_CLAUSE_END: Final = re.compile(
-    rf"[.!?…,;:—–]+{_CLOSING}(?=\s)|[。！？、，；：]+{_WIDE_CLOSING}|\n"
-)
+
+
+def _end_at(marks: str, wide_marks: str) -> re.Pattern[str]:
+    """Return the pattern of an end. It tries a run of marks once, not from each of its marks."""
+    narrow = rf"(?<![{marks}])[{marks}]++{_CLOSING}(?=\s)"
+    return re.compile(rf"{narrow}|[{wide_marks}]+{_WIDE_CLOSING}|\n")
+
+
+_SENTENCE_END: Final = _end_at(".!?…", "。！？")
+_CLAUSE_END: Final = _end_at(".!?…,;:—–", "。！？、，；：")
 _SPACE: Final = re.compile(r"\s")
 
 #: A full stop after one of these, or after a single letter, ends no sentence.

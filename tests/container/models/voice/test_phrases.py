@@ -107,6 +107,15 @@ def test_a_long_text_is_cut_in_little_time():
     assert [len(phrase) for phrase in phrases[:2]] == [41, 299]
 
 
+def test_a_long_run_of_marks_is_cut_in_little_time():
+    """Each mark of a run is looked at once for each piece: the loop has other streams to serve."""
+    cutter = PhraseCutter()
+    before = time.process_time()
+    for _ in range(8_000):
+        cutter.add(".")
+    assert time.process_time() - before < 2
+
+
 def test_a_mark_counts_at_the_very_end_of_the_longest_phrase():
     sentence = "x" * (MAX_PHRASE - 1) + "."
     assert cut(f"Here we are now. {sentence} y")[1] == sentence
