@@ -164,9 +164,13 @@ class FluxSpeakStream:
     # --- Interruptions ---------------------------------------------------------------------------
 
     async def _may_interrupt(self, asked: SpeakInterrupt) -> bool:
-        """Return whether the offset is behind that of an earlier interruption; otherwise warn."""
+        """Return whether there is a turn to interrupt, at an offset that is new; otherwise warn."""
+        if not self._turns:
+            reason = "an Interrupt has no effect: nothing is being spoken"
+            await self._stream.send(flux_speak_warning("NO_ACTIVE_SPEECH", reason))
+            return False
         played, before = asked.played_ms, self._interrupted_at
-        if not self._turns or played is None or before is None or played > before:
+        if played is None or before is None or played > before:
             return True
         reason = (
             f"an Interrupt has no effect: its playback_offset is {played}; it must be more than "
@@ -176,11 +180,7 @@ class FluxSpeakStream:
         return False
 
     async def _interrupt(self, played_ms: int | None) -> None:
-        """Drop all text; nothing speaks now."""
-        if not self._turns:
-            reason = "an Interrupt has no effect: nothing is being spoken"
-            await self._stream.send(flux_speak_warning("NO_ACTIVE_SPEECH", reason))
-            return
+        """Drop all turns, of which there is one at least; nothing speaks now."""
         turn = self._turns[0]
         self._turns.clear()
         self._takes_text = False
@@ -215,10 +215,10 @@ class FluxSpeakStream:
                 turn.playback.begin(phrase)
                 await self._begin(turn)
             case SpokenAudio(audio, seconds):
-                if seconds:
-                    self._turns[0].playback.add(seconds)
                 if audio:
                     await self._stream.send(audio)
+                if seconds:
+                    self._turns[0].playback.add(seconds)
             case PhraseEnded():
                 self._turns[0].playback.end_phrase()
             case PhraseFailed(reason):
@@ -238,11 +238,12 @@ class FluxSpeakStream:
             reason = "a turn has no audio: its text has no words"
             await self._stream.send(flux_speak_warning("NO_SYNTHESIZABLE_TEXT", reason))
         await self._stream.send(flux_speak_event("SpeechMetadata", **turn.metadata()))
+        if is_flushed:
+            await self._stream.send(flux_speak_event("Flushed", speech_id=turn.id))
+        # Last: an interruption while these wait to be sent is one of this turn.
         self._turns.popleft()
         self._session_ms += turn.playback.sent_ms
         self._characters += turn.characters
-        if is_flushed:
-            await self._stream.send(flux_speak_event("Flushed", speech_id=turn.id))
 
     async def _end_session(self) -> None:
         """Report the last turn, which needs no ``Flush`` before ``Close``, and all of them."""

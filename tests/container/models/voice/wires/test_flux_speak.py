@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +15,7 @@ from partway import __version__
 from partway.container.models.voice.model import Voice
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.testing import Served, serving
+from partway.container.websocket_stream import WebSocketStream
 from tests.container.models.voice.wires import test_speak
 from tests.container.models.voice.wires.test_speak import Client, Held, tones
 
@@ -147,6 +149,56 @@ async def test_an_interruption_ends_the_audio_and_says_what_was_heard(held):
         session = (await client.until("SessionMetadata"))[1]
     assert session["total_audio_duration_ms"] == offset + milliseconds(audio)
     assert "A turn that waits." not in Held.begun
+
+
+def hold_back(
+    monkeypatch: pytest.MonkeyPatch, is_it: Callable[[str | bytes], bool]
+) -> asyncio.Event:
+    """Let one message wait until its sender gives up, as for a client that is behind.
+
+    Returns:
+        An event that is set once the message waits.
+    """
+    send, waits = WebSocketStream.send, asyncio.Event()
+
+    async def wait() -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    def sent(stream: WebSocketStream, message: str | bytes) -> Awaitable[None]:
+        return send(stream, message) if waits.is_set() or not is_it(message) else wait()
+
+    monkeypatch.setattr(WebSocketStream, "send", sent)
+    return waits
+
+
+async def test_a_turn_lasts_until_its_last_event_is_sent(served, monkeypatch):
+    waits = hold_back(monkeypatch, lambda message: "Flushed" in str(message))
+    async with talking(served) as client:
+        await client.speak("The first turn.")
+        await client.say("Flush")
+        await client.speak("The second turn.")
+        await client.until("SpeechStarted")
+        first = (await client.until("SpeechMetadata"))[1]
+        await waits.wait()
+        await client.say("Interrupt")
+        ended = (await client.until("SpeechInterrupted"))[1]
+        assert ended["metadata"]["speech_id"] == first["speech_id"]
+        await client.say("Close")
+        session = (await client.until("SessionMetadata"))[1]
+    assert session["total_input_character_count"] == len("The first turn.")
+
+
+async def test_audio_that_was_not_sent_does_not_count(served, monkeypatch):
+    waits = hold_back(monkeypatch, lambda message: isinstance(message, bytes))
+    async with talking(served) as client:
+        await client.speak("The first sentence. And more")
+        await client.until("SpeechStarted")
+        await waits.wait()
+        await client.say("Interrupt")
+        audio, ended = await client.until("SpeechInterrupted")
+    assert (audio, ended["audio_played_ms"]) == (b"", 0)
+    assert ended["metadata"]["audio_duration_ms"] == 0
 
 
 async def test_an_interruption_without_an_offset_has_no_texts(held):
