@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from multidict import MultiDict, MultiMapping
@@ -16,6 +17,7 @@ from partway import __version__
 from partway.container.errors import ModelError
 from partway.container.models.ignored_names import log_ignored
 from partway.container.models.voice.engine_set import Engines
+from partway.container.models.voice.limits import MAX_UNSPOKEN
 from partway.container.models.voice.speech_formats import SpeechQuery, read_speech_query, speed_of
 from partway.container.models.voice.wires.flux_speak_messages import (
     FluxSpeakMessage,
@@ -77,7 +79,7 @@ class FluxSpeakStream:
         self._engine = engines.settings.speaks.partition(":")[0]
         self._query = read_flux_speech_query(stream.query)
         self._speaker: TextSpeaker[None] = TextSpeaker(engines.speaking, self._query, stream.id)
-        # The turn that is spoken, and those that wait. Flushes bound them.
+        # The turn that is spoken, and those that wait. Flushes bound their number.
         self._turns: deque[SpokenTurn] = deque()
         self._takes_text = False  # the last turn is not flushed
         self._session_ms = 0  # of the audio of earlier turns, as far as it was played
@@ -132,11 +134,26 @@ class FluxSpeakStream:
             return
         turn = self._turns[-1] if self._takes_text else SpokenTurn(self._rate)
         turn.check(text)
+        self._check_waiting(text)
         self._speaker.add(text)
         turn.add(text)
         if not self._takes_text:
             self._turns.append(turn)
             self._takes_text = True
+
+    def _check_waiting(self, text: str) -> None:
+        """Check whether the turns that wait may have more text; the speaker counts no spaces.
+
+        Raises:
+            TooMuchText: they may not.
+        """
+        waiting = sum(turn.characters for turn in islice(self._turns, 1, None))
+        if waiting + len(text) > MAX_UNSPOKEN:
+            raise TooMuchText(
+                "TEXT_QUEUE_FULL",
+                f"a text of {len(text)} characters is not spoken: turns of {waiting} characters "
+                f"wait already, and they may have at most {MAX_UNSPOKEN}",
+            )
 
     async def _take_flush(self) -> None:
         if not self._takes_text:

@@ -343,6 +343,19 @@ async def test_text_and_flushes_that_wait_are_bounded(held, monkeypatch):
         assert metadata["input_character_count"] == 2 * len(sentence)
 
 
+async def test_the_spaces_of_turns_that_wait_are_bounded(held, monkeypatch):
+    monkeypatch.setattr("partway.container.models.voice.wires.flux_speak.MAX_UNSPOKEN", 100)
+    async with talking(held) as client:
+        await client.speak("This turn is spoken.")
+        await client.say("Flush")
+        await client.until("SpeechStarted")
+        for size in (50, 50, 1):
+            await client.speak(" " * size)
+        assert (await client.until("Warning"))[1]["code"] == "TEXT_QUEUE_FULL"
+        Held.may.release(1000)
+        await client.until("SpeechMetadata")
+
+
 async def test_a_query_out_of_range_is_refused_and_a_container_of_audio_is_ignored(served, caplog):
     with pytest.raises(InvalidStatus) as refused:
         async with served.stream("v2/speak", {"encoding": "mp3"}):
