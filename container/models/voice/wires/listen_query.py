@@ -59,7 +59,7 @@ class ListenQuery:
         endpointing = usual if silence in _SWITCH else _number(query, "endpointing", usual)
         return cls(
             ListenerOptions(
-                audio=audio_of(query),
+                audio=audio_of(query, _number(query, "channels", 1)),
                 hearing=HearingOptions(
                     language=_language(query, settings.language),
                     keyterms=checked_keyterms(_keyterms(query)),
@@ -116,8 +116,8 @@ def _language(query: MultiMapping[str], usual: str) -> str:
     return language
 
 
-def audio_of(query: MultiMapping[str]) -> AudioFormat:
-    """Return the form of the audio.
+def audio_of(query: MultiMapping[str], channels: int = 1) -> AudioFormat:
+    """Return the form of audio with so many channels.
 
     Raises:
         ModelError: it is out of range; the status is 400.
@@ -127,7 +127,7 @@ def audio_of(query: MultiMapping[str]) -> AudioFormat:
         return AudioFormat(
             cast("Encoding", encoding),
             _number(query, "sample_rate", _USUAL_RATE.get(encoding, 16_000)),
-            _number(query, "channels", 1),
+            channels,
         )
     except ValueError as fault:
         raise ModelError(str(fault), status=400) from None

@@ -264,6 +264,13 @@ async def test_a_turn_that_is_not_heard_ends_all_the_same():
     assert (end["event"], end["transcript"], end["words"]) == ("EndOfTurn", "", [])
 
 
+async def test_audio_has_one_channel_whatever_the_query_says():
+    async with listening({"channels": "2"}) as client:
+        await client.send(tone(1.2).tobytes())
+        await say(client, "CloseStream")
+        assert ends(await rest(client)) == [(0, "one two three", "manual")]
+
+
 async def test_what_is_ignored_is_named_in_the_log(caplog):
     query = {"numerals": "true", "redact": "numbers", "profanity_filter": "false"}
     with caplog.at_level(logging.INFO, "partway.container.voice"):
