@@ -8,7 +8,9 @@ from websockets.exceptions import InvalidStatus
 
 from partway.container.model import DEFAULT_PATH
 from partway.container.models.voice.model import Voice
+from partway.container.routes import Routes
 from partway.container.testing import serving
+from tests.conftest import ROOT
 from tests.container.models.voice.wires.json_client import voice
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -38,18 +40,7 @@ async def test_metrics_count_its_streams_and_requests() -> None:
         assert 'partway_container_begun_total{kind="request"} 1.0' in page
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "v1/listen",
-        "v1/speak",
-        "v1/audio/speech/stream",
-        "v1/realtime",
-        "v2/listen",
-        "v2/speak",
-        DEFAULT_PATH,
-    ],
-)
+@pytest.mark.parametrize("path", Routes(Voice()).paths)
 async def test_one_stream_too_many_is_refused_by_the_settings_name(path: str) -> None:
     async with voice(streams=1) as served, served.stream("v1/listen"):
         with pytest.raises(InvalidStatus) as refused:
@@ -64,3 +55,10 @@ async def test_a_stream_that_has_ended_makes_room() -> None:
             async with served.stream("v1/listen") as client:
                 await client.send('{"type":"CloseStream"}')
                 await client.wait_closed()
+
+
+def test_the_reference_begins_with_all_paths_of_streams() -> None:
+    reference = (ROOT / "docs/reference/voice.md").read_text("utf-8")
+    table = reference.partition("## Settings")[0]
+    named = {f"`{path}`" for path in Routes(Voice()).paths if path != DEFAULT_PATH}
+    assert {path for path in named if path not in table} == set()
