@@ -83,13 +83,22 @@ def speed_of(value: object) -> float:
     Raises:
         ModelError: it is no number, or out of range; the status is 400.
     """
+    return number_of("speed", value, SLOWEST, FASTEST)
+
+
+def number_of(name: str, value: object, least: float, most: float) -> float:
+    """Return a number that a client has written as such, or as a text.
+
+    Raises:
+        ModelError: it is no number, or out of range; the status is 400.
+    """
     try:
-        speed = float(value) if isinstance(value, str | int | float) else math.nan
+        number = float(value) if isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):
-        speed = math.nan
-    if isinstance(value, bool) or not SLOWEST <= speed <= FASTEST:
-        raise refused("speed", value, f"a number from {SLOWEST:g} to {FASTEST:g}")
-    return speed
+        number = math.nan
+    if isinstance(value, bool) or not least <= number <= most:
+        raise refused(name, value, f"a number from {least:g} to {most:g}")
+    return number
 
 
 def refused(name: str, value: object, expected: str) -> ModelError:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from partway.container.models.chat.json_objects import object_of, quoted
 from partway.container.models.openai_events import json_text
 from partway.container.models.voice.interfaces import Transcript
 from partway.container.models.voice.wires.listen_messages import (
-    MOST_IGNORED,
     CloseStream,
     MessageFault,
+    are_texts,
+    further_names,
 )
 
 _CONFIGURE: Final = ("thresholds", "keyterms", "language_hints")
-_MOST_NAMED: Final = 40  # characters of an unknown member
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +85,16 @@ def _configure_of(message: Mapping[str, Any]) -> FluxConfigure | UnreadableConfi
     if isinstance(keyterms, str):
         keyterms = [keyterms]
     for name, value in (("keyterms", keyterms), ("language_hints", hints)):
-        if value is not None and not _are_texts(value):
+        if value is not None and not are_texts(value):
             return UnreadableConfigure(
                 f"{name}: {quoted(value)} was given; it must be an array of strings"
             )
-    further = islice(message.keys() - {"type", *_CONFIGURE}, MOST_IGNORED)
     return FluxConfigure(
         thresholds,
         None if keyterms is None else tuple(keyterms),
         None if hints is None else tuple(hints),
-        tuple(sorted(name[:_MOST_NAMED] for name in further)),
+        further_names(message, {"type", *_CONFIGURE}),
     )
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 # --- To the client -------------------------------------------------------------------------------

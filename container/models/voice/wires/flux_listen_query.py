@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +12,7 @@ from partway.container.errors import ModelError
 from partway.container.models.voice.interfaces import HearingOptions
 from partway.container.models.voice.listener import ListenerOptions
 from partway.container.models.voice.settings import VoiceSettings
-from partway.container.models.voice.speech_formats import refused
+from partway.container.models.voice.speech_formats import number_of
 from partway.container.models.voice.speech_turns import TurnOptions
 from partway.container.models.voice.wires.listen_query import (
     audio_of,
@@ -64,13 +63,13 @@ class Thresholds:
         eager, end, timeout_ms = self.eager, self.end, self.timeout_ms
         if "eager_eot_threshold" in wishes:
             wish = wishes["eager_eot_threshold"]
-            eager = None if wish is None else _number("eager_eot_threshold", wish, _EAGER)
+            eager = None if wish is None else number_of("eager_eot_threshold", wish, *_EAGER)
         if "eot_threshold" in wishes:
             wish = wishes["eot_threshold"]
-            end = usual.end if wish is None else _number("eot_threshold", wish, _END)
+            end = usual.end if wish is None else number_of("eot_threshold", wish, *_END)
         if "eot_timeout_ms" in wishes:
             wish = wishes["eot_timeout_ms"]
-            ms = usual.timeout_ms if wish is None else _number("eot_timeout_ms", wish, _TIMEOUT)
+            ms = usual.timeout_ms if wish is None else number_of("eot_timeout_ms", wish, *_TIMEOUT)
             timeout_ms = int(ms)
         return Thresholds(eager, end, timeout_ms)
 
@@ -148,14 +147,3 @@ def checked_hints(hints: Sequence[str]) -> tuple[str, ...]:
 def language_of(hints: Sequence[str], settings: VoiceSettings) -> str:
     """Return the language to hear: the only one that is hinted at, or the container's own."""
     return hints[0] if len(hints) == 1 else settings.language
-
-
-def _number(name: str, value: object, within: tuple[float, float]) -> float:
-    least, most = within
-    try:
-        number = float(value) if isinstance(value, str | int | float) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool) or not least <= number <= most:
-        raise refused(name, value, f"a number from {least:g} to {most:g}")
-    return number

@@ -5,7 +5,7 @@ JSON has no spaces: ``deepgram-sagemaker`` searches it for ``"type":"Metadata"``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -83,15 +83,20 @@ def message_of(text: str) -> ClientMessage:
         known = ", ".join((*_PLAIN, "Configure"))
         raise MessageFault(f"type: {quoted(kind)} was given; it must be one of {known}")
     terms = message.get("keyterms")
-    if terms is not None and not _are_texts(terms):
+    if terms is not None and not are_texts(terms):
         raise MessageFault("keyterms must be an array of strings")
-    ignored = islice((message.keys() - {"type", "keyterms"}), MOST_IGNORED)
-    names = tuple(sorted(name[:_MOST_NAMED] for name in ignored))
-    return Configure(None if terms is None else tuple(terms), names)
+    ignored = further_names(message, {"type", "keyterms"})
+    return Configure(None if terms is None else tuple(terms), ignored)
 
 
-def _are_texts(value: object) -> bool:
+def are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def further_names(message: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]:
+    """Return the beginnings of the names of some members that are not known."""
+    further = islice(message.keys() - set(known), MOST_IGNORED)
+    return tuple(sorted(name[:_MOST_NAMED] for name in further))
 
 
 # --- To the client -------------------------------------------------------------------------------
