@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import random
@@ -22,6 +23,7 @@ from partway.container.models.voice.settings import VoiceSettings
 from partway.container.testing import Query, serving
 from tests.container.models.voice.sounds import silence, sounds, tone
 from tests.container.models.voice.wires.failing_engines import HEARS_SECOND
+from tests.container.models.voice.wires.held_message import HeldMessage
 
 PATH = "v2/listen"
 STUB = VoiceSettings(hears="stub", turns="stub")
@@ -165,6 +167,25 @@ async def test_configure_changes_what_it_names(monkeypatch):
     assert set(seen) == {(("new",), "fr")}
 
 
+async def test_events_are_sent_in_the_order_of_their_numbers(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "partway.container.voice")
+    held = HeldMessage(monkeypatch, lambda message: "StartOfTurn" in str(message))
+    async with listening() as client:
+        await client.send(tone(0.4).tobytes())
+        await held.waits.wait()
+        await say(client, "Configure", unknown=True)
+        await until_logged(caplog, "member=unknown")  # its answer is next
+        held.may.set()
+        numbers = [json.loads(await client.recv())["sequence_id"] for _ in range(2)]
+    assert numbers == [1, 2]
+
+
+async def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    async with asyncio.timeout(30):
+        while text not in caplog.text:  # noqa: ASYNC110 (no event tells of a line)
+            await asyncio.sleep(0.001)
+
+
 async def until_kind(client: ClientConnection, kind: str) -> None:
     while json.loads(await client.recv())["type"] != kind:
         pass
@@ -173,6 +194,7 @@ async def until_kind(client: ClientConnection, kind: str) -> None:
 @pytest.mark.parametrize(
     ("members", "says"),
     [
+        ({"keyterms": ["x" * 2001]}, "1 keyterms of 2001 characters were given; there may be"),
         ({"thresholds": 1}, "thresholds: 1 was given; it must be an object"),
         (
             {"thresholds": {"eot_threshold": 0.4}},
@@ -193,7 +215,9 @@ async def test_a_configure_that_is_refused_changes_nothing(members, says):
         after = json.loads(await client.recv())
     assert failure["type"] == "ConfigureFailure"
     assert failure["description"].startswith(says)
-    assert failure["code"] == failure["error_code"]
+    of_terms = "CONFIGURE_KEYTERM_LIMIT_EXCEEDED"
+    code = of_terms if "keyterms of" in says else "CONFIGURE_INVALID"
+    assert failure["code"] == failure["error_code"] == code
     assert after["thresholds"] == {"eot_threshold": 0.7, "eot_timeout_ms": 5000}
     assert (after["keyterms"], "language_hints" in after) == ([], False)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,8 +14,8 @@ from partway import __version__
 from partway.container.models.voice.model import Voice
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.testing import Served, serving
-from partway.container.websocket_stream import WebSocketStream
 from tests.container.models.voice.wires import test_speak
+from tests.container.models.voice.wires.held_message import HeldMessage
 from tests.container.models.voice.wires.test_speak import Client, Held, tones
 
 STUB = VoiceSettings(speaks="stub", turns="stub")
@@ -151,36 +150,27 @@ async def test_an_interruption_ends_the_audio_and_says_what_was_heard(held):
     assert "A turn that waits." not in Held.begun
 
 
-def hold_back(
-    monkeypatch: pytest.MonkeyPatch, is_it: Callable[[str | bytes], bool]
-) -> asyncio.Event:
-    """Let one message wait until its sender gives up, as for a client that is behind.
-
-    Returns:
-        An event that is set once the message waits.
-    """
-    send, waits = WebSocketStream.send, asyncio.Event()
-
-    async def wait() -> None:
-        waits.set()
-        await asyncio.Event().wait()
-
-    def sent(stream: WebSocketStream, message: str | bytes) -> Awaitable[None]:
-        return send(stream, message) if waits.is_set() or not is_it(message) else wait()
-
-    monkeypatch.setattr(WebSocketStream, "send", sent)
-    return waits
+async def test_an_offset_after_all_audio_counts_no_more_than_was_made(served):
+    async with talking(served) as client:
+        await client.speak("Nobody hears")
+        await client.say("Interrupt", playback_offset={"type": "time_ms", "value": 5000})
+        _, told = await client.until("SpeechInterrupted")
+        assert told["audio_played_ms"] == 5000
+        await client.say("Close")
+        session = (await client.until("SessionMetadata"))[1]
+    assert session["total_audio_duration_ms"] == 0
+    assert session["total_input_character_count"] == len("Nobody hears")
 
 
 async def test_a_turn_lasts_until_its_last_event_is_sent(served, monkeypatch):
-    waits = hold_back(monkeypatch, lambda message: "Flushed" in str(message))
+    held = HeldMessage(monkeypatch, lambda message: "Flushed" in str(message))
     async with talking(served) as client:
         await client.speak("The first turn.")
         await client.say("Flush")
         await client.speak("The second turn.")
         await client.until("SpeechStarted")
         first = (await client.until("SpeechMetadata"))[1]
-        await waits.wait()
+        await held.waits.wait()
         await client.say("Interrupt")
         ended = (await client.until("SpeechInterrupted"))[1]
         assert ended["metadata"]["speech_id"] == first["speech_id"]
@@ -190,11 +180,11 @@ async def test_a_turn_lasts_until_its_last_event_is_sent(served, monkeypatch):
 
 
 async def test_audio_that_was_not_sent_does_not_count(served, monkeypatch):
-    waits = hold_back(monkeypatch, lambda message: isinstance(message, bytes))
+    held = HeldMessage(monkeypatch, lambda message: isinstance(message, bytes))
     async with talking(served) as client:
         await client.speak("The first sentence. And more")
         await client.until("SpeechStarted")
-        await waits.wait()
+        await held.waits.wait()
         await client.say("Interrupt")
         audio, ended = await client.until("SpeechInterrupted")
     assert (audio, ended["audio_played_ms"]) == (b"", 0)
@@ -225,6 +215,7 @@ async def test_text_that_is_no_phrase_yet_is_interrupted(served):
 
 async def test_what_has_no_effect_is_a_warning(held):
     async with talking(held) as client:
+        await client.speak("")
         for kind in ("Interrupt", "Flush"):
             await client.say(kind)
             assert (await client.until("Warning"))[1]["code"] == "NO_ACTIVE_SPEECH"
@@ -262,6 +253,8 @@ async def test_the_speed_is_configured(served):
             "description": "speed is 9; it must be a number from 0.25 to 4",
             "value": 9,
         }
+        await client.say("Configure", speed="fast")
+        assert "value" not in (await client.until("ConfigureFailure"))[1]
         await client.say("Configure", speed=0.5)
         assert (await client.until("ConfigureSuccess"))[1]["applied"] == {"speed": 0.5}
         await client.speak("Hello")
@@ -298,6 +291,10 @@ async def test_a_phrase_that_fails_is_named_and_the_stream_goes_on(held):
         (
             {"type": "Interrupt", "playback_offset": {"type": "time_ms", "value": -1}},
             *("DATA-0000", "Interrupt: playback_offset is {'type': 'time_ms', 'value': -1}; it"),
+        ),
+        (
+            {"type": "Interrupt", "playback_offset": {"type": "time_ms", "value": 1_000_000_001}},
+            *("DATA-0000", "Interrupt: playback_offset is {'type': 'time_ms', 'value': 1000000"),
         ),
     ],
 )
@@ -341,6 +338,19 @@ async def test_text_and_flushes_that_wait_are_bounded(held, monkeypatch):
         audio, metadata = await client.until("SpeechMetadata")
         assert audio == tones(sentence * 2)
         assert metadata["input_character_count"] == 2 * len(sentence)
+
+
+async def test_a_turn_that_is_too_long_is_bounded_and_the_next_one_spoken(served, monkeypatch):
+    monkeypatch.setattr("partway.container.models.voice.wires.flux_speech.MAX_ANSWER", 10)
+    async with talking(served) as client:
+        for text in ("Hello ", "there ", "you."):
+            await client.speak(text)
+        assert (await client.until("Warning"))[1]["code"] == "TURN_TOO_LONG"
+        for text in ("", "Another."):
+            await client.speak(text)
+            await client.say("Flush")
+            audio, _ = await turn(client)
+            assert audio == tones(text or "Hello you.")
 
 
 async def test_the_spaces_of_turns_that_wait_are_bounded(held, monkeypatch):
