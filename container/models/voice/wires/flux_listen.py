@@ -52,7 +52,8 @@ class FluxListenStream:
         self._query = FluxListenQuery.read(stream.query, engines.settings)
         self._thresholds = self._query.thresholds
         self._listener = SpeechListener(engines.hearing, engines.turns, self._query.options)
-        self._turns = FluxTurns(self._thresholds.eager, self._query.hints)
+        trigger = self._thresholds.trigger(self._settings)
+        self._turns = FluxTurns(self._thresholds.eager, self._query.hints, trigger)
         self._ignored = IgnoredNames(_log, "v2/listen ignores a member of Configure")
         self._sequence_id = 0
         self._sending = asyncio.Lock()  # events are sent in the order of their numbers
@@ -117,6 +118,7 @@ class FluxListenStream:
         self._listener.turn_options = thresholds.turns(self._settings)
         self._thresholds = thresholds
         self._turns.eager, self._turns.hints = thresholds.eager, hints
+        self._turns.silence = thresholds.trigger(self._settings)
         await self._send("ConfigureSuccess", **configured(thresholds.members(), terms, hints))
 
     async def _refuse(self, code: str, reason: str) -> None:

@@ -79,6 +79,11 @@ class Thresholds:
         usual = timeout if self.end >= _NEVER else settings.endpointing_ms / 1000
         return TurnOptions(min(usual, timeout), settings.eager_ms / 1000, patience=timeout)
 
+    def trigger(self, settings: VoiceSettings) -> str:
+        """Return why a turn ends that silence ends, as its client names it."""
+        turns = self.turns(settings)
+        return "timeout" if turns.endpointing == turns.patience else "model"
+
     def members(self) -> dict[str, Any]:
         """Return them as their client names them."""
         values = (self.eager, self.end, self.timeout_ms)

@@ -33,7 +33,6 @@ TurnInfo: TypeAlias = dict[str, Any]
 
 #: Why a turn ended, by why its last utterance did. A turn that is cut has lasted too long.
 _TRIGGER: Final[dict[Ending, str]] = {
-    "endpoint": "model",
     "commit": "manual",
     "end": "manual",
     "cut": "timeout",
@@ -67,11 +66,13 @@ class FluxTurns:
     Attributes:
         eager: the confidence of ends that are only likely; None if they are not told.
         hints: the languages that the client holds for likely.
+        silence: the trigger of a turn that silence ends.
     """
 
-    def __init__(self, eager: float | None, hints: tuple[str, ...]) -> None:
+    def __init__(self, eager: float | None, hints: tuple[str, ...], silence: str = "model") -> None:
         self.eager = eager
         self.hints = hints
+        self.silence = silence
         self._index = 0
         self._next = 1  # the utterance whose text comes next
         # Of the turn that is told, and of those that have begun meanwhile: their texts so far. The
@@ -135,7 +136,7 @@ class FluxTurns:
         if goes_on and text.end - text.start < MAX_ITEM_SECONDS:
             self._turns[0] = text
             return [*told, self._info("Update", text)]
-        told.append(self._info("EndOfTurn", text, 1.0, trigger=_TRIGGER[reason]))
+        told.append(self._info("EndOfTurn", text, 1.0, trigger=_TRIGGER.get(reason, self.silence)))
         self._index += 1
         self._predicted = None
         if goes_on:

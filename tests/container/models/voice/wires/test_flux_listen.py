@@ -134,7 +134,13 @@ async def test_a_client_ends_turns_itself():
 async def test_silence_of_the_timeout_ends_any_turn():
     async with listening({"eot_threshold": "1.0", "eot_timeout_ms": "600"}) as client:
         await client.send(sounds(0.5, 0.4, 0.7).tobytes())
-        assert (await until(client, "EndOfTurn"))["transcript"] == "one"
+        end = await until(client, "EndOfTurn")
+        assert (end["transcript"], end["trigger"]) == ("one", "timeout")
+        await say(client, "Configure", thresholds={"eot_threshold": 0.7})
+        await client.send(tone(0.4).tobytes())
+        await until_kind(client, "ConfigureSuccess")
+        await client.send(silence(0.5).tobytes())
+        assert (await until(client, "EndOfTurn"))["trigger"] == "model"
 
 
 async def test_configure_changes_what_it_names(monkeypatch):
