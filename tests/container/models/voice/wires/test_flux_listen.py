@@ -158,7 +158,8 @@ async def test_configure_changes_what_it_names(monkeypatch):
         await client.send(sounds(0.1, 0.4, 0.7, 0.4, 0.9).tobytes())
         end = await until(client, "EndOfTurn")
         monkeypatch.setattr(StubHearing, "hear", hear)
-        await say(client, "Configure", thresholds={"eager_eot_threshold": 0.4})
+        wishes = {"thresholds": {"eager_eot_threshold": 0.4}, "keyterms": "newer"}
+        await say(client, "Configure", **wishes)
         await until_kind(client, "ConfigureSuccess")
         await client.send(sounds(0.1, 0.4, 0.2).tobytes())
         eager = await until(client, "EagerEndOfTurn")
@@ -170,7 +171,7 @@ async def test_configure_changes_what_it_names(monkeypatch):
     assert second["thresholds"] == {"eot_threshold": 1.0, "eot_timeout_ms": 900}
     assert end["transcript"] == "one two three four"
     assert eager["languages_hinted"] == ["fr"]
-    assert set(seen) == {(("new",), "fr")}
+    assert set(seen) == {(("newer",), "fr")}
 
 
 async def test_events_are_sent_in_the_order_of_their_numbers(monkeypatch, caplog):
@@ -306,11 +307,12 @@ async def test_what_is_ignored_is_named_in_the_log(caplog):
     with caplog.at_level(logging.INFO, "partway.container.voice"):
         async with listening(query) as client:
             for _ in range(2):
-                await say(client, "Configure", numerals=True)
+                await say(client, "Configure", numerals=True, **{"x" * 200: 1})
                 await client.recv()
     assert "path=v2/listen names=" in caplog.text
     assert "numerals, redact" in caplog.text
     assert caplog.text.count("member=numerals") == 1
+    assert f"member={'x' * 40}\n" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(3))

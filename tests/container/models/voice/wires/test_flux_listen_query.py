@@ -6,7 +6,11 @@ import pytest
 
 from partway.container.models.voice.settings import VoiceSettings
 from partway.container.models.voice.speech_turns import TurnOptions
-from partway.container.models.voice.wires.flux_listen_query import Thresholds
+from partway.container.models.voice.wires.flux_listen_query import (
+    Thresholds,
+    checked_hints,
+    language_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,20 @@ def test_the_timeout_ends_any_turn(endpointing_ms, wishes, endpointing, patience
     settings = VoiceSettings(endpointing_ms=endpointing_ms, eager_ms=100)
     turns = Thresholds().changed(wishes).turns(settings)
     assert turns == TurnOptions(endpointing, 0.1, patience)
+
+
+@pytest.mark.parametrize(
+    ("hints", "kept", "language"),
+    [
+        ([], (), "en"),
+        (["de"], ("de",), "de"),
+        (["", "de"], ("de",), "de"),
+        (["de", "fr"], ("de", "fr"), "en"),
+    ],
+)
+def test_a_single_hint_is_the_language(hints, kept, language):
+    assert checked_hints(hints) == kept
+    assert language_of(kept, VoiceSettings(language="en")) == language
 
 
 def test_a_change_leaves_what_it_does_not_name_and_null_is_the_usual_value():

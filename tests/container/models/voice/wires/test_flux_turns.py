@@ -63,6 +63,43 @@ def test_a_likely_end_is_taken_back_before_another_text():
     assert [each.get("trigger") for each in infos] == [None, None, None, "manual"]
 
 
+def test_a_likely_end_is_taken_back_by_its_own_turn_alone():
+    infos = told(
+        SpeechStarted(0.0),
+        Interim(utterance(1), Transcript("one"), paused=True),
+        SpeechStarted(1.0),
+        SpeechResumed(1.5),  # the second turn's
+        Final(utterance(1), Transcript("one"), "endpoint"),
+        Interim(utterance(2), Transcript("two"), paused=True),
+        Final(utterance(2), Transcript("two"), "endpoint"),
+    )
+    assert named(infos) == [
+        ("StartOfTurn", 0, ""),
+        ("EagerEndOfTurn", 0, "one"),
+        ("EndOfTurn", 0, "one"),
+        ("StartOfTurn", 1, ""),
+        ("EagerEndOfTurn", 1, "two"),
+        ("EndOfTurn", 1, "two"),
+    ]
+
+
+def test_a_likely_end_is_taken_back_where_the_turn_goes_on_after_a_cut():
+    infos = told(
+        SpeechStarted(0.0),
+        Interim(utterance(1), Transcript("one", language="en"), paused=True),
+        Final(utterance(1), Transcript("one", language="en"), "cut"),
+        Final(utterance(2), Transcript("two", language="en"), "endpoint"),
+    )
+    assert named(infos) == [
+        ("StartOfTurn", 0, ""),
+        ("EagerEndOfTurn", 0, "one"),
+        ("TurnResumed", 0, "one"),
+        ("Update", 0, "one"),
+        ("EndOfTurn", 0, "one two"),
+    ]
+    assert infos[-1]["languages"] == ["en"]
+
+
 def test_a_turn_has_all_its_pieces():
     words = (HeardWord("Two.", 0.25, 0.5, 0.9),)
     infos = told(

@@ -156,6 +156,14 @@ async def test_utterances_follow_each_other_on_a_stream():
         ]
 
 
+async def test_a_long_utterance_is_one_sentence_where_audio_is_streamed():
+    text = "Hello from a gateway. " * 20
+    async with talking(STREAMED) as stream:
+        got = await stream.say(text)
+    assert got.events[-1]["total_sentences"] == 1
+    assert got.whole == [tones(text)]
+
+
 @pytest.mark.parametrize("granularity", ["sentence", "clause"])
 async def test_a_sentence_is_spoken_before_the_end_of_its_utterance(granularity):
     async with talking(STREAMED | {"split_granularity": granularity}) as stream:
@@ -258,7 +266,9 @@ async def test_the_configuration_reaches_the_engine(wish, options, monkeypatch):
 
 async def test_a_configuration_may_change_between_utterances(caplog):
     caplog.set_level("INFO", "partway.container.voice")
-    async with talking(STREAMED | {"model": "any", "task_type": "Base"}) as stream:
+    async with talking({"model": "any", "task_type": "Base"}) as stream:
+        await stream.send("input.text", text="")  # begins no utterance
+        await stream.send("session.config", task_type="Base", **STREAMED)
         await stream.send("input.text", text="Hello.")
         await stream.send("session.config", speed=2, **STREAMED)
         refused = await stream.receive()
