@@ -26,7 +26,7 @@ from partway.container.models.voice.wires.flux_listen_query import (
     checked_hints,
     language_of,
 )
-from partway.container.models.voice.wires.flux_turns import FluxTurns
+from partway.container.models.voice.wires.flux_listen_turns import FluxTurns
 from partway.container.models.voice.wires.listen_messages import CloseStream, MessageFault
 from partway.container.models.voice.wires.listen_query import checked_keyterms
 from partway.container.stream import Stream

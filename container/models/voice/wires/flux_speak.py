@@ -29,7 +29,7 @@ from partway.container.models.voice.wires.flux_speak_messages import (
     flux_speak_warning,
     read_flux_speak_message,
 )
-from partway.container.models.voice.wires.flux_speech import SpokenTurn
+from partway.container.models.voice.wires.flux_speak_turns import SpokenTurn
 from partway.container.models.voice.wires.speak_messages import (
     SpeakClose,
     SpeakFlush,

@@ -341,7 +341,7 @@ async def test_text_and_flushes_that_wait_are_bounded(held, monkeypatch):
 
 
 async def test_a_turn_that_is_too_long_is_bounded_and_the_next_one_spoken(served, monkeypatch):
-    monkeypatch.setattr("partway.container.models.voice.wires.flux_speech.MAX_ANSWER", 10)
+    monkeypatch.setattr("partway.container.models.voice.wires.flux_speak_turns.MAX_ANSWER", 10)
     async with talking(served) as client:
         for text in ("Hello ", "there ", "you."):
             await client.speak(text)

@@ -1,4 +1,4 @@
-"""partway.container.models.voice.wires.flux_turns: the order of the events about turns."""
+"""partway.container.models.voice.wires.flux_listen_turns: the order of the events about turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from partway.container.models.voice.interfaces import HEARING_RATE, HeardWord, Transcript
 from partway.container.models.voice.speech_turns import SpeechResumed, SpeechStarted, SpeechStopped
 from partway.container.models.voice.utterances import Final, HearingFailed, Interim, Utterance
-from partway.container.models.voice.wires.flux_turns import FluxTurns
+from partway.container.models.voice.wires.flux_listen_turns import FluxTurns
 
 
 def utterance(number: int, start: float = 0.0, seconds: float = 1.0) -> Utterance:

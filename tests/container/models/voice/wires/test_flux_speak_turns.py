@@ -1,4 +1,4 @@
-"""partway.container.models.voice.wires.flux_speech: which part of a turn's text was heard."""
+"""partway.container.models.voice.wires.flux_speak_turns: which part of a turn's text was heard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from partway.container.models.voice.limits import MAX_ANSWER
 from partway.container.models.voice.phrases import PhraseCutter
-from partway.container.models.voice.wires.flux_speech import SpokenTurn
+from partway.container.models.voice.wires.flux_speak_turns import SpokenTurn
 from partway.container.models.voice.wires.text_speaker import TooMuchText
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
