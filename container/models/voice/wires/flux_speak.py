@@ -50,7 +50,7 @@ from partway.container.stream import Stream
 
 _log = logging.getLogger("partway.container.voice")
 
-#: Parameters of ``v1/speak`` alone: a stream of Flux has bare audio.
+#: A parameter of ``v1/speak`` alone: a stream of Flux has bare audio.
 _NOT_HERE: Final = "container"
 
 
