@@ -382,6 +382,7 @@ FLOORS = (
     {"fleet"},
     {"containers", "streams"},
     {"admin", "apis", "batch", "ports", "service", "settings", "status_routes"},
+    {"core"},
     {"gateway"},
     {"apis.api", "settings_reload", "workbench"},
     {"aiohttp_app", "cli"},

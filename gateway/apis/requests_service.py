@@ -12,7 +12,7 @@ from partway.gateway.containers.requests_in_progress import RequestsUnderWay
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:
-    from partway.gateway.gateway import Gateway
+    from partway.gateway.core import Core
 
 
 class RequestsService(Service):
@@ -23,17 +23,17 @@ class RequestsService(Service):
         invocations: calls instances.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
-        settings = gateway.settings
+    def __init__(self, core: Core) -> None:
+        settings = core.settings
         self.under_way = RequestsUnderWay(settings.max_requests, settings.requests_per_principal)
         self._connections = ContainerConnections()
-        self._metrics = RequestMetrics(gateway.streams.metrics.registry)
+        self._metrics = RequestMetrics(core.streams.metrics.registry)
         self.invocations = Invocations(
-            gateway.router,
+            core.router,
             self._connections,
             self.under_way,
             self._metrics,
-            gateway.arns,
+            core.arns,
             settings.max_invocation_body,
         )
 

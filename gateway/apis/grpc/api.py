@@ -14,7 +14,7 @@ from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:
-    from partway.gateway.gateway import Gateway
+    from partway.gateway.core import Core
 
 from collections.abc import Callable
 
@@ -43,24 +43,24 @@ def grpc_routes(
 class GrpcApi(Service):
     """The services of predictions, and the service of health checks."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        prediction = gateway.service(PredictionApi)
-        workers = gateway.service(prediction_workers)
-        most_bytes = gateway.settings.max_prediction_body
+    def __init__(self, core: Core) -> None:
+        prediction = core.service(PredictionApi)
+        workers = core.service(prediction_workers)
+        most_bytes = core.settings.max_prediction_body
         self._routes = grpc_routes(
             PredictionService(
                 *(prediction.predict, prediction.raw_predict, prediction.resources),
-                *(gateway.arns, workers, most_bytes),
+                *(core.arns, workers, most_bytes),
             ),
             InferenceService(
-                gateway.service(RequestsService).invocations,
-                gateway.fleet.prediction,
-                gateway.service(OpenInferenceApi).models,
-                gateway.arns,
+                core.service(RequestsService).invocations,
+                core.prediction_of,
+                core.service(OpenInferenceApi).models,
+                core.arns,
                 workers,
                 most_bytes,
             ),
-            lambda: gateway.status.is_ready,
+            lambda: core.status.is_ready,
         )
 
     @property
@@ -68,5 +68,5 @@ class GrpcApi(Service):
         return self._routes
 
 
-def install(gateway: Gateway) -> None:
-    gateway.service(GrpcApi)
+def install(core: Core) -> None:
+    core.service(GrpcApi)

@@ -13,21 +13,19 @@ from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:
-    from partway.gateway.gateway import Gateway
+    from partway.gateway.core import Core
 
 
 class OpenInferenceApi(Service):
-    def __init__(self, gateway: Gateway) -> None:
-        policy_of = gateway.fleet.prediction
+    def __init__(self, core: Core) -> None:
+        policy_of = core.prediction_of
         self._infer = OpenInference(
-            gateway.service(RequestsService).invocations,
+            core.service(RequestsService).invocations,
             policy_of,
-            gateway.service(prediction_workers),
-            gateway.settings.max_prediction_body,
+            core.service(prediction_workers),
+            core.settings.max_prediction_body,
         )
-        self.models = OpenInferenceResources(
-            gateway.router, lambda: gateway.status.is_ready, policy_of
-        )
+        self.models = OpenInferenceResources(core.router, lambda: core.status.is_ready, policy_of)
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -36,5 +34,5 @@ class OpenInferenceApi(Service):
         return (*known, unknown_v2_route(known))
 
 
-def install(gateway: Gateway) -> None:
-    gateway.service(OpenInferenceApi)
+def install(core: Core) -> None:
+    core.service(OpenInferenceApi)

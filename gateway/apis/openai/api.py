@@ -12,18 +12,16 @@ from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:
-    from partway.gateway.gateway import Gateway
+    from partway.gateway.core import Core
 
 
 class OpenAiApi(Service):
     """The operations of OpenAI's API."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        invocations = gateway.service(RequestsService).invocations
-        self._models = Models(gateway.router, gateway.arns)
-        self._forwarding = Forwarding(
-            invocations, gateway.streams, gateway.bidirectional, gateway.arns
-        )
+    def __init__(self, core: Core) -> None:
+        invocations = core.service(RequestsService).invocations
+        self._models = Models(core.router, core.arns)
+        self._forwarding = Forwarding(invocations, core.streams, core.bidirectional, core.arns)
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -31,6 +29,6 @@ class OpenAiApi(Service):
         return (*self._models.routes, *self._forwarding.routes, UNKNOWN_PATHS)
 
 
-def install(gateway: Gateway) -> None:
+def install(core: Core) -> None:
     """Add the API to a gateway."""
-    gateway.service(OpenAiApi)
+    core.service(OpenAiApi)

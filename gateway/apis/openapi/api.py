@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from partway.gateway.apis.openapi.operations import OpenApi
 
 if TYPE_CHECKING:
-    from partway.gateway.gateway import Gateway
+    from partway.gateway.core import Core
 
 
-def install(gateway: Gateway) -> None:
-    gateway.service(_description)
+def install(core: Core) -> None:
+    core.service(_description)
 
 
-def _description(gateway: Gateway) -> OpenApi:
-    return OpenApi(lambda: gateway.routes, asks=gateway.authenticator.asks)
+def _description(core: Core) -> OpenApi:
+    return OpenApi(lambda: core.routes, asks=core.authenticator.asks)

@@ -14,20 +14,20 @@ from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:
-    from partway.gateway.gateway import Gateway
+    from partway.gateway.core import Core
 
 
 class PredictionApi(Service):
-    def __init__(self, gateway: Gateway) -> None:
-        invocations = gateway.service(RequestsService).invocations
-        workers = gateway.service(prediction_workers)
-        policy_of, most_bytes = gateway.fleet.prediction, gateway.settings.max_prediction_body
+    def __init__(self, core: Core) -> None:
+        invocations = core.service(RequestsService).invocations
+        workers = core.service(prediction_workers)
+        policy_of, most_bytes = core.prediction_of, core.settings.max_prediction_body
         self.predict = Predict(
-            *(invocations, lambda: gateway.router.table, policy_of),
-            *(gateway.arns, workers, most_bytes),
+            *(invocations, lambda: core.router.table, policy_of),
+            *(core.arns, workers, most_bytes),
         )
-        self.raw_predict = RawPredict(invocations, gateway.streams, policy_of, workers, most_bytes)
-        self.resources = PredictionResources(gateway.router, gateway.wall_clock(), policy_of)
+        self.raw_predict = RawPredict(invocations, core.streams, policy_of, workers, most_bytes)
+        self.resources = PredictionResources(core.router, core.wall_clock(), policy_of)
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -36,5 +36,5 @@ class PredictionApi(Service):
         return (*known, *unknown_prediction_routes(known))
 
 
-def install(gateway: Gateway) -> None:
-    gateway.service(PredictionApi)
+def install(core: Core) -> None:
+    core.service(PredictionApi)

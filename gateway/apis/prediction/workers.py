@@ -29,7 +29,7 @@ from partway.protocol.prediction.checkpoints import checked_by
 from partway.protocol.prediction.work_cost import bytes_cost
 
 if TYPE_CHECKING:
-    from partway.gateway.gateway import Gateway
+    from partway.gateway.core import Core
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -187,6 +187,6 @@ class WorkerShare:
         return NOBODY if exchange.visitor.trusted else f"address {peer_of(exchange.peer)}"
 
 
-def prediction_workers(gateway: Gateway) -> PredictionWorkers:
-    settings = gateway.settings
+def prediction_workers(core: Core) -> PredictionWorkers:
+    settings = core.settings
     return PredictionWorkers(settings.max_requests, settings.requests_per_principal)

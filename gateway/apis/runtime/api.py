@@ -11,15 +11,15 @@ from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:
-    from partway.gateway.gateway import Gateway
+    from partway.gateway.core import Core
 
 
 class RuntimeApi(Service):
-    def __init__(self, gateway: Gateway) -> None:
-        invocations = gateway.service(RequestsService).invocations
+    def __init__(self, core: Core) -> None:
+        invocations = core.service(RequestsService).invocations
         self._operations = (
             InvokeEndpoint(invocations),
-            ResponseStream(invocations, gateway.streams),
+            ResponseStream(invocations, core.streams),
         )
 
     @property
@@ -27,5 +27,5 @@ class RuntimeApi(Service):
         return tuple(route for each in self._operations for route in each.routes)
 
 
-def install(gateway: Gateway) -> None:
-    gateway.service(RuntimeApi)
+def install(core: Core) -> None:
+    core.service(RuntimeApi)
