@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 #: The owner that has no share of its own and may use the whole quota.
 NOBODY: Final = ""
@@ -31,6 +31,19 @@ class QuotaLimits:
     of_one: int
     waiting: int = 0
     waiting_of_one: int = 0
+
+
+class NamedCounts(Protocol):
+    """Counts by name, which several processes of a gateway share."""
+
+    def add(self, name: str, number: int) -> None:
+        """Change this process's count."""
+
+    def others(self, name: str) -> int:
+        """Return the sum of all other processes' counts."""
+
+    def total(self, name: str) -> int:
+        """Return the sum of all processes' counts."""
 
 
 class QuotaFull(Exception):
@@ -75,10 +88,19 @@ class Quota:
     6. A claim without a wait may count in several shares, such as an address's and a key's.
 
     It belongs to one event loop: no other thread may call it.
+
+    Args:
+        counts: shared with the same quota of other processes; None for a quota of one process. No
+            claim may wait in a shared quota.
+        name: the quota's name among these counts.
     """
 
-    def __init__(self, limits: QuotaLimits) -> None:
+    def __init__(
+        self, limits: QuotaLimits, counts: NamedCounts | None = None, name: str = ""
+    ) -> None:
         self._limits = limits
+        self._counts = counts
+        self._name = name
         self._used = 0
         self._of_owners: dict[str, int] = {}
         self._waiting = 0
@@ -112,10 +134,12 @@ class Quota:
             QuotaFull: there is not as much left.
         """
         total, of_one, of_owners = self._limits.total, self.most_of_one, self._of_owners
-        if self._used + size > total:
-            raise QuotaFull(NOBODY, self._used, total, in_line=False)
+        shares = self._counts is not None
+        used = self._used + (self._of_others(NOBODY) if shares else 0)
+        if used + size > total:
+            raise QuotaFull(NOBODY, used, total, in_line=False)
         for owner in owners:
-            used = of_owners.get(owner, 0)
+            used = of_owners.get(owner, 0) + (self._of_others(owner) if shares else 0)
             if used + size > of_one and owner != NOBODY:
                 raise QuotaFull(owner, used, of_one, in_line=False)
         self._count(size, owners)
@@ -170,6 +194,13 @@ class Quota:
         for owner in owners:
             if left := of_owners.pop(owner, 0) + size:
                 of_owners[owner] = left
+        if self._counts is not None:
+            for owner in {NOBODY, *owners}:
+                self._counts.add(f"{self._name} {owner}", size)
+
+    def _of_others(self, owner: str) -> int:
+        assert self._counts is not None, "it is shared"
+        return self._counts.others(f"{self._name} {owner}")
 
     # --- The line --------------------------------------------------------------------------------
 

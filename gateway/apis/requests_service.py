@@ -25,7 +25,9 @@ class RequestsService(Service):
 
     def __init__(self, core: Core) -> None:
         settings = core.settings
-        self.under_way = RequestsUnderWay(settings.max_requests, settings.requests_per_principal)
+        self.under_way = RequestsUnderWay(
+            settings.max_requests, settings.requests_per_principal, counts=core.counts
+        )
         self._connections = ContainerConnections()
         self._metrics = RequestMetrics(core.streams.metrics.registry)
         self.invocations = Invocations(

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from partway.gateway.containers.limits import REQUEST_END_TIMEOUT
-from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
+from partway.gateway.quota import NOBODY, NamedCounts, Quota, QuotaFull, QuotaLimits
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.timing.deadlines import first_of, set_or_over
 from partway.log_lines import LogLine
@@ -27,14 +27,21 @@ class RequestsUnderWay:
         most: requests under way at once.
         per_principal: requests of one principal under way at once; of one address without
             authentication.
+        counts: shared with other processes, whose requests count too.
 
     Attributes:
         draining: whether requests are refused from now on.
     """
 
-    def __init__(self, most: int, per_principal: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        most: int,
+        per_principal: int,
+        clock: Clock | None = None,
+        counts: NamedCounts | None = None,
+    ) -> None:
         self.draining = False
-        self._quota = Quota(QuotaLimits(most, per_principal))
+        self._quota = Quota(QuotaLimits(most, per_principal), counts, "requests")
         self._clock = clock or LoopClock()
         self._tasks: set[asyncio.Task[object]] = set()
         self._ending = False

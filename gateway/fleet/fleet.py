@@ -36,19 +36,31 @@ class Fleet:
     Attributes:
         on_change: called with an endpoint's name when the endpoint has changed or ended.
         on_end: called with the names of the remaining endpoints when one has ended.
-        is_ready: whether each endpoint has come up or failed once, or the wait for them is over.
+        on_readiness: called when :attr:`is_ready` has changed.
     """
 
     def __init__(self, router: Router, means: Means) -> None:
         self.router = router
         self.on_change: Callable[[str], object] = lambda _: None
         self.on_end: Callable[[Collection[str]], object] = lambda _: None
-        self.is_ready = False
+        self.on_readiness: Callable[[], object] = lambda: None
+        self._is_ready = False
         self._means = means
         self._deployments: dict[str, Deployment] = {}
         self._leaving: dict[asyncio.Task[None], Deployment] = {}
         self._stopping = False
         self._hastened = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether each endpoint has come up or failed once, or the wait for them is over."""
+        return self._is_ready
+
+    @is_ready.setter
+    def is_ready(self, value: bool) -> None:
+        if value is not self._is_ready:
+            self._is_ready = value
+            self.on_readiness()
 
     @property
     def _clock(self) -> Clock:

@@ -157,11 +157,10 @@ class Instance:
 
     @property
     def open(self) -> int:
-        return len(self._load.leases)
+        return self._load.open
 
     def status(self, version: int) -> InstanceStatus:
         slow_start = "" if self._slow_start is None else self._slow_start.reason
-        streams = sum(lease.is_stream for lease in self._load.leases)
         return InstanceStatus(
             self.id,
             version,
@@ -171,8 +170,8 @@ class Instance:
             self.reason or slow_start or self._rules.trouble,
             self._since,
             "" if self.place is None else self.place.url,
-            streams,
-            len(self._load.leases) - streams,
+            self._load.streams,
+            self._load.requests,
             self._load.served,
             self._containers(),
         )
@@ -276,7 +275,7 @@ class Instance:
         if self._is_attached and self.place is not None:  # its streams may go on
             drain = max(drain, self.place.policy.lifetime)
         for seconds in (drain, CUT_TIMEOUT):
-            if self.open and not ended.done() and not self._hastened.is_set():
+            if not self._load.is_idle and not ended.done() and not self._hastened.is_set():
                 self._unloaded.clear()
                 with suppress(TimeoutError):
                     async with time_limit(self._clock, seconds):

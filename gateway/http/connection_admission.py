@@ -10,6 +10,7 @@ from partway.gateway.http.highest_count import Fullest
 from partway.gateway.http.peers import peer_of
 from partway.gateway.http.unauthenticated_clients import Account, AccountFrom, uncharged
 from partway.gateway.limits import CONNECTION_BYTES, PEER_BYTES, RESERVED_CONNECTIONS
+from partway.gateway.quota import NamedCounts
 from partway.log_lines import LogLine
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.token_buckets import TokenBucket
@@ -181,6 +182,8 @@ class Crowd:
         clock: tells the time in seconds, for the log.
         on_drop: called with the reason when a connection is dropped or not taken.
         account_from: opens the account of a connection; by default nothing is charged.
+        counts: shared with other processes, whose connections count too; each makes room among its
+            own.
     """
 
     def __init__(
@@ -191,8 +194,10 @@ class Crowd:
         clock: Callable[[], float] = lambda: 0.0,
         on_drop: Callable[[str], None] = lambda _: None,
         account_from: AccountFrom = lambda _: uncharged(),
+        counts: NamedCounts | None = None,
     ) -> None:
         self.connections = 0
+        self._counts = counts
         self._most = most
         self._share = share
         self._trusted = trusted
@@ -249,8 +254,7 @@ class Crowd:
         peer, visitor.among = self._peers[visitor.peer], None
         if visitor in peer.idle:
             peer.begun(visitor)
-        peer.connections -= 1
-        self.connections -= 1
+        self._count(peer, visitor.peer, -1)
         if not peer.connections:
             del self._peers[visitor.peer]
 
@@ -259,22 +263,37 @@ class Crowd:
     def _take_place(self, visitor: Visitor) -> bool:
         """Take a place for a connection, dropping another if necessary; say whether it has one."""
         peer = self._peers.get(visitor.peer)
-        if not visitor.trusted and peer is not None and peer.connections >= self._share:
+        of_peer = (0 if peer is None else peer.connections) + self._of_others(visitor.peer)
+        if not visitor.trusted and of_peer >= self._share:
             if not self._drop_oldest(visitor.peer, "share"):
                 return False
-        elif self.connections >= self._most and not self._drop_oldest(self._fullest.top(), "full"):
+        elif self.connections + self._of_others() >= self._most and not self._drop_oldest(
+            self._fullest.top(), "full"
+        ):
             return False
         peer = self._peers.get(visitor.peer)  # an entry may be gone after a drop
         if peer is None:
             peer = _Peer(visitor.peer, self._fullest, self._bound_memory)
             self._peers[visitor.peer] = peer
-        peer.connections += 1
-        self.connections += 1
+        self._count(peer, visitor.peer, 1)
         if not visitor.trusted:
             visitor.among = peer
             if not visitor.busy:
                 peer.ended(visitor)
         return True
+
+    def _count(self, peer: _Peer, name: str, change: int) -> None:
+        peer.connections += change
+        self.connections += change
+        if self._counts is not None:
+            self._counts.add("connections", change)
+            self._counts.add(f"connections of {name}", change)
+
+    def _of_others(self, name: str = "") -> int:
+        """Return how many connections other processes have; by default, of all peers."""
+        if self._counts is None:
+            return 0
+        return self._counts.others(f"connections of {name}" if name else "connections")
 
     def _make_room_in_reserve(self) -> bool:
         idle = [visitor for visitor in self._reserve if not visitor.busy]

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
-from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
+from partway.gateway.quota import NOBODY, NamedCounts, Quota, QuotaFull, QuotaLimits
 from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
@@ -37,6 +37,7 @@ class Streams:
     Args:
         max_streams: streams open at once, those included that are being opened.
         per_principal: streams of one principal open at once; by default the limit of all.
+        counts: shared with other processes, whose streams count too.
 
     Attributes:
         ending: whether open streams are being ended, and those being opened refused.
@@ -44,13 +45,17 @@ class Streams:
     """
 
     def __init__(
-        self, max_streams: int, clock: Clock | None = None, per_principal: int | None = None
+        self,
+        max_streams: int,
+        clock: Clock | None = None,
+        per_principal: int | None = None,
+        counts: NamedCounts | None = None,
     ) -> None:
         self.sessions: set[OpenStream] = set()
         self.draining = False
         of_one = max_streams if per_principal is None else per_principal
         #: Counts streams that are open or being opened.
-        self._quota = Quota(QuotaLimits(max_streams, of_one))
+        self._quota = Quota(QuotaLimits(max_streams, of_one), counts, "streams")
         #: Streams whose principal has a name, with that name.
         self._principals: dict[OpenStream, str] = {}
         self._stands: dict[OpenStream, Callable[[], bool]] = {}

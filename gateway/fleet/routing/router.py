@@ -13,6 +13,7 @@ from typing import Self, TypeAlias
 from partway.gateway.fleet.endpoint import Place, check_name
 from partway.gateway.fleet.routing.least_loaded import LeastLoaded
 from partway.gateway.fleet.routing.session_affinity import NO_SESSION, StickySession, mark_of
+from partway.gateway.quota import NamedCounts
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 
 
@@ -58,31 +59,68 @@ class InstanceLoad:
     """The open work of one instance.
 
     Attributes:
-        served: how many leases it has had in all.
+        served: how many leases this process has given for it in all.
         among: the loads that it is compared with; None while it is in no table.
-        on_idle: called when the last lease is given back.
+        choosers: how many other processes may still choose it.
+        on_cut: called when open work is to end, for that of other processes.
+        on_emptied: called when this process has nothing open on it.
+        on_idle: called when nothing is open on it, in any process.
         on_unreachable: called when the instance did not take a connection.
     """
 
-    __slots__ = ("among", "instance", "leases", "on_idle", "on_unreachable", "served")
+    __slots__ = (
+        *("_counts", "among", "choosers", "instance", "leases", "on_cut", "on_emptied", "on_idle"),
+        *("on_unreachable", "served"),
+    )
 
-    def __init__(self, instance: str) -> None:
+    def __init__(self, instance: str, counts: NamedCounts | None = None) -> None:
+        self._counts = counts
         self.instance = instance
+        self.choosers = 0
         self.leases: set[Lease] = set()
         self.served = 0
         self.among: LeastLoaded[str] | None = None
+        self.on_cut: Callable[[], object] = lambda: None
+        self.on_emptied: Callable[[], object] = lambda: None
         self.on_idle: Callable[[], object] = lambda: None
         self.on_unreachable: Callable[[], object] = lambda: None
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open on it, in all processes."""
+        if self._counts is not None:
+            return self._counts.total(self._named(is_stream=True))
+        return sum(lease.is_stream for lease in self.leases)
+
+    @property
+    def requests(self) -> int:
+        """How many requests are under way on it, in all processes."""
+        if self._counts is not None:
+            return self._counts.total(self._named(is_stream=False))
+        return sum(not lease.is_stream for lease in self.leases)
+
+    @property
+    def open(self) -> int:
+        """How many streams and requests there are on it, in all processes."""
+        return len(self.leases) if self._counts is None else self.streams + self.requests
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is open on it, and no other process may open anything."""
+        return not (self.choosers or self.open)
 
     def cut(self) -> None:
         """End open work: the instance's time to drain is over."""
         for lease in list(self.leases):
             lease.cut()
+        self.on_cut()
 
     def take(self, lease: Lease) -> None:
         leases = self.leases
         leases.add(lease)
         self.served += 1
+        if self._counts is not None:
+            self._counts.add(self._named(is_stream=lease.is_stream), 1)
         if self.among is not None:
             self.among.has(self.instance, len(leases))
 
@@ -91,10 +129,21 @@ class InstanceLoad:
         leases = self.leases
         if lease in leases:
             leases.remove(lease)
+            if self._counts is not None:
+                self._counts.add(self._named(is_stream=lease.is_stream), -1)
             if self.among is not None:
                 self.among.has(self.instance, len(leases))
             if not leases:
-                self.on_idle()
+                self.on_emptied()
+                self.check_idle()
+
+    def check_idle(self) -> None:
+        """Call :attr:`on_idle` if it is idle; another process may have changed that."""
+        if self.is_idle:
+            self.on_idle()
+
+    def _named(self, *, is_stream: bool) -> str:
+        return f"{'streams' if is_stream else 'requests'} on {self.instance}"
 
 
 class Lease:
@@ -220,9 +269,15 @@ class Router:
 
     Args:
         rng: decides ties, and by weights.
+        counts: shared with the routers of other processes; None for the only process.
+
+    Attributes:
+        on_update: called with an endpoint's name when its variants have changed.
     """
 
-    def __init__(self, rng: random.Random | None = None) -> None:
+    def __init__(self, rng: random.Random | None = None, counts: NamedCounts | None = None) -> None:
+        self._counts = counts
+        self.on_update: Callable[[str], object] = lambda _: None
         self._rng = rng or random.Random()  # noqa: S311 (no secret)
         self._snapshot: RoutingTable | None = None
         self._routes: dict[str, _Route] = {}
@@ -235,10 +290,14 @@ class Router:
             self._snapshot = {name: route.variants for name, route in self._routes.items()}
         return self._snapshot
 
+    def find(self, endpoint: str) -> tuple[RoutedVariant, ...] | None:
+        """Return the variants of an endpoint; None if it is not in the table."""
+        route = self._routes.get(endpoint)
+        return None if route is None else route.variants
+
     def variants(self, endpoint: str) -> tuple[RoutedVariant, ...]:
         """Return the variants of an endpoint; none if it is not in the table."""
-        route = self._routes.get(endpoint)
-        return () if route is None else route.variants
+        return self.find(endpoint) or ()
 
     def update(self, endpoint: str, variants: tuple[RoutedVariant, ...] | None) -> None:
         """Replace an endpoint's variants; existing leases stay where they are.
@@ -257,6 +316,7 @@ class Router:
         else:
             self._routes[endpoint] = self._ready(variants)
         self._snapshot = None
+        self.on_update(endpoint)
 
     def instances_of(self, endpoint: str) -> int:
         """Return how many instances of an endpoint take streams and requests now."""
@@ -266,8 +326,18 @@ class Router:
         """Return the load of an instance; the instance may not be in the table yet."""
         found = self._loads.get(instance)
         if found is None:
-            found = self._loads[instance] = InstanceLoad(instance)
+            found = self._loads[instance] = InstanceLoad(instance, self._counts)
         return found
+
+    def check_idle(self, instance: str) -> None:
+        """Note that another process may have given its places on an instance back."""
+        if (load := self._loads.get(instance)) is not None:
+            load.check_idle()
+
+    def unreachable(self, instance: str) -> None:
+        """Note that an instance did not take another process's connection."""
+        if (load := self._loads.get(instance)) is not None:
+            load.on_unreachable()
 
     def forget(self, instance: str) -> None:
         self._loads.pop(instance, None)
@@ -351,7 +421,7 @@ class Router:
     def _ready(self, variants: tuple[RoutedVariant, ...]) -> _Route:
         route = _Route(variants)
         for variant in variants:
-            least = route.by_variant[variant.name] = LeastLoaded(self._rng)
+            least = route.by_variant[variant.name] = self._least_loaded()
             for instance in variant.instances:
                 load = self.load(instance.id)
                 # A single instance needs no comparison of loads.
@@ -365,6 +435,13 @@ class Router:
         if len(heard) == 1 and len(heard[0].instances) == 1:
             route.only = route.by_id[heard[0].instances[0].id]
         return route
+
+    def _least_loaded(self) -> LeastLoaded[str]:
+        if self._counts is None:
+            return LeastLoaded(self._rng)
+        from partway.gateway.fleet.routing.little_loaded import LittleLoaded  # with workers
+
+        return LittleLoaded(lambda instance: self.load(instance).open, self._rng)
 
     # --- For leases ------------------------------------------------------------------------------
 
