@@ -23,7 +23,7 @@ from partway.gateway.http.log_throttle import RepeatedLines
 from partway.gateway.http.peers import TrustedProxies
 from partway.gateway.http.routes import Route
 from partway.gateway.metrics.process_metrics import ProcessMetrics
-from partway.gateway.quota import Quota, QuotaLimits
+from partway.gateway.quota import NamedCounts, Quota, QuotaLimits
 from partway.gateway.service import Service, call_each, has_failed
 from partway.gateway.settings.settings import Settings
 from partway.gateway.status_routes import Status
@@ -40,14 +40,21 @@ _S = TypeVar("_S", bound=Service)
 class Front(Protocol):
     """The source of exchanges for a gateway's dispatcher.
 
-    The gateway calls the methods once each, in the order of this class.
+    The gateway calls the methods once each, in the order of this class; :meth:`hasten` never, or
+    several times.
     """
 
     async def open(self) -> None:
         """Bring exchanges from now on."""
 
+    def hasten(self) -> None:
+        """Cut the drain short: a second signal. It may come at any time from then on."""
+
     def announce_end(self) -> None:
         """Tell clients to open nothing more: the gateway drains."""
+
+    async def drain(self) -> None:
+        """Return once other processes of the gateway have nothing under way."""
 
     def close(self) -> None:
         """Bring no new exchanges; those under way go on."""
@@ -75,13 +82,11 @@ class Core:
         is_ready: whether the endpoints have come up, or the wait for them is over.
         wall_clock: returns epoch seconds, for signatures.
         dialler: opens every stream's connection to its container.
+        counts: shared with the gateway's other processes; None for the only process.
 
     Raises:
         AuthenticatorError: the file of principals cannot be read, or is malformed.
     """
-
-    routes: tuple[Route, ...]
-    dispatcher: Dispatcher
 
     def __init__(
         self,
@@ -90,15 +95,19 @@ class Core:
         prediction_of: Callable[[str], PredictionPolicy],
         wall_clock: Callable[[], float] = time.time,
         dialler: Dialler = dial_container,
+        counts: NamedCounts | None = None,
     ) -> None:
         self.settings = settings
+        self.counts = counts
         self.clock = LoopClock()
         self.wall_clock = wall_clock
         self.arns = Arns(settings.region, settings.account)
         self.authenticator = _authenticator(settings, self.arns, wall_clock)
-        self.streams = Streams(settings.max_streams, per_principal=settings.streams_per_principal)
+        self.streams = Streams(
+            settings.max_streams, per_principal=settings.streams_per_principal, counts=counts
+        )
         metrics = self.streams.metrics
-        self.router: Final = Router()
+        self.router: Final = Router(counts=counts)
         self.prediction_of = prediction_of
         self.process_metrics = ProcessMetrics(metrics.registry, settings.limits)
         self.status = Status(self.streams, is_ready)
@@ -107,7 +116,7 @@ class Core:
         )
         self.end_has_failed = False
         self._services: dict[Callable[..., Service], Service] = {}
-        self._front: Front
+        self._front: Front | None = None
         self._repeated = RepeatedLines(self.clock)
 
     def _compose(
@@ -129,7 +138,7 @@ class Core:
         others = (each for each in reversed(MANIFESTS) if each.name not in apis)
         settings = self.settings
         self.routes = (
-            *self.status.routes,
+            *self._status_routes(),
             *self.bidirectional.routes,
             *further_routes,
             *(route for each in others for route in of_others(each)),
@@ -144,6 +153,9 @@ class Core:
             TrustedProxies(settings.trusted_proxies),
             Quota(QuotaLimits(settings.max_gathered_bytes, settings.gathered_bytes_of_one)),
         )
+
+    def _status_routes(self) -> tuple[Route, ...]:
+        return self.status.routes
 
     # --- Services --------------------------------------------------------------------------------
 
@@ -187,6 +199,8 @@ class Core:
         """Cut the drain short: a second signal."""
         self.streams.hasten()
         call_each(self.services, lambda each: each.hasten())
+        if self._front is not None:
+            self._front.hasten()
 
     async def drain(self) -> None:
         """Stop: refuse new work, let open work end or end it, then close everything.
@@ -203,20 +217,22 @@ class Core:
         log.info("drained")
 
     async def _drain(self) -> None:
-        settings = self.settings
+        settings, front = self.settings, self._front
+        assert front is not None, "it has started"
         for service in self.services:
             await self._end(service, service.close_to_new())
-        self._front.announce_end()
+        front.announce_end()
         async with asyncio.TaskGroup() as draining:
             draining.create_task(
                 self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
             )
+            draining.create_task(front.drain())
             for service in self.services:
                 draining.create_task(self._end(service, service.drain(settings.shutdown_grace)))
-        self._front.close()
+        front.close()
         try:
             async with asyncio.TaskGroup() as ending:
-                ending.create_task(self._front.shutdown(settings.shutdown_hard))
+                ending.create_task(front.shutdown(settings.shutdown_hard))
                 ending.create_task(self._stop())
         finally:
             await self._close_services()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from partway.gateway.apis.switched_off import routes_of_switched_off
+from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.core import Core, Front
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.launchers.leftover_containers import (
@@ -27,6 +28,7 @@ from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.http.routes import Route
 from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.ports import Listening, Ports
+from partway.gateway.quota import NamedCounts
 from partway.gateway.service import call_each
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.disk_recovery import NEEDS_DISK, DiskRecovery, DiskStep
@@ -71,9 +73,11 @@ class Gateway(Core):
         store: the caller closes it after :meth:`drain`. None to keep everything in memory only.
         kept_out: further paths that callers must not name, besides those in the settings and
             ``data``.
+        counts: shared with workers; None without any.
 
     Raises:
         AuthenticatorError: the file of principals cannot be read, or is malformed.
+        SettingsError: the settings want workers, and this process has none.
     """
 
     def __init__(
@@ -86,13 +90,17 @@ class Gateway(Core):
         data: DataDirectory | None = None,
         store: Store | None = None,
         kept_out: Iterable[Path] = (),
+        counts: NamedCounts | None = None,
     ) -> None:
+        if settings.workers > 1 and counts is None:
+            raise SettingsError("workers must be 1: this gateway has one process alone")
         super().__init__(
             settings,
             lambda: self.fleet.is_ready,
             lambda name: self.fleet.prediction(name),
             wall_clock,
             dialler,
+            counts,
         )
         self.store = MemoryStore() if store is None else store
         self.data = data

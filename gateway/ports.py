@@ -14,6 +14,7 @@ from partway.gateway.http.http2.server import Http2Server
 from partway.gateway.http.listener import Listener
 from partway.gateway.http.peers import TrustedProxies
 from partway.gateway.http.unauthenticated_clients import Strangers
+from partway.gateway.quota import NamedCounts
 from partway.gateway.settings.settings import Settings
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.timing.clock import Clock
@@ -34,6 +35,7 @@ class Ports:
         settings: where to listen, and the limits of connections and streams.
         tls: the context of the TLS port; None without such a port, or if :meth:`open_tls` opens it
             later.
+        counts: shared with other processes, whose connections count too.
 
     Attributes:
         listener: accepts the connections of both.
@@ -46,6 +48,7 @@ class Ports:
         metrics: Metrics,
         clock: Clock,
         tls: ssl.SSLContext | None,
+        counts: NamedCounts | None = None,
     ) -> None:
         self._settings = settings
         self._tls = tls
@@ -69,6 +72,7 @@ class Ports:
             time.monotonic,
             metrics.dropped,
             Strangers(clock, trusted.__contains__).account,
+            counts,
         )
         self.listener = Listener(self.http1, self.http2, crowd)
 
@@ -107,6 +111,12 @@ class Ports:
     def announce_end(self) -> None:
         """Tell HTTP/2's clients to open nothing more."""
         self.http2.announce_end()
+
+    def hasten(self) -> None:
+        """Do nothing: the streams and requests of this process are hastened."""
+
+    async def drain(self) -> None:
+        """Return at once: everything that is under way belongs to this process."""
 
     def close(self) -> None:
         self.listener.stop()

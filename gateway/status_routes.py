@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -32,6 +32,8 @@ class Status:
     def __init__(self, streams: Streams, is_ready: Callable[[], bool]) -> None:
         self._streams = streams
         self._is_ready = is_ready
+        #: Returns the pages of further processes of the gateway, by their names.
+        self.further_pages: Callable[[], Awaitable[Mapping[str, str]]] | None = None
         self._page = b""
         self._page_made_at = -math.inf
 
@@ -66,5 +68,9 @@ class Status:
         now = time.monotonic()
         if now - self._page_made_at >= METRICS_AGE:
             self._page = generate_latest(self._streams.metrics.registry)
+            if self.further_pages is not None:
+                from partway.gateway.metrics.merged_pages import merged_pages
+
+                self._page = merged_pages(self._page.decode(), await self.further_pages())
             self._page_made_at = now
         exchange.respond(200, self._page, {"Content-Type": CONTENT_TYPE_LATEST})

@@ -384,6 +384,7 @@ FLOORS = (
     {"admin", "apis", "batch", "ports", "service", "settings", "status_routes"},
     {"core"},
     {"gateway"},
+    {"workers"},
     {"apis.api", "settings_reload", "workbench"},
     {"aiohttp_app", "cli"},
 )  # fmt: skip

@@ -50,6 +50,12 @@ class ApplicationFront:
     def announce_end(self) -> None:
         """Do nothing: aiohttp itself closes idle connections now, and the others when answered."""
 
+    def hasten(self) -> None:
+        """Do nothing: the streams and requests of this process are hastened."""
+
+    async def drain(self) -> None:
+        """Return at once: everything that is under way belongs to this process."""
+
     def close(self) -> None:
         self._is_closed = True
 

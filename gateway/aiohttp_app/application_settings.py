@@ -19,6 +19,7 @@ _LOGS: Final = "the application configures its log"
 _OF_OTHERS: Final[Mapping[str, str]] = {
     "host": _LISTENS,
     "port": _LISTENS,
+    "workers": "the application's server has the processes",
     "max_connections": _LISTENS,
     "max_connections_per_address": _LISTENS,
     "max_streams_per_connection": "the application's server has no HTTP/2",

@@ -17,6 +17,8 @@ class Manifest:
         targets: the prefixes of ``X-Amz-Target`` at ``POST /``.
         grpc_services: the full names of gRPC services.
         needs: the names of the APIs that this one needs.
+        relays: whether its operations pass requests on to instances, so that each worker serves
+            them; the others need the fleet or the store.
         settings: a dataclass of the API's own settings, from which
             :class:`~partway.gateway.settings.settings.Settings` is derived; None for an API
             without any.
@@ -28,4 +30,5 @@ class Manifest:
     targets: tuple[str, ...] = ()
     grpc_services: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    relays: bool = False
     settings: type | None = None

@@ -53,7 +53,6 @@ from partway.gateway.storage.data_directory import (
     DataDirectoryError,
 )
 from partway.gateway.storage.disk_recovery import NEEDS_DISK, TLS_PORT, DiskStep
-from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.store.store import StoreError
 from partway.gateway.streams.container_leg import Dialler, dial_container
 from partway.gateway.timing.clock import Clock, LoopClock
@@ -66,6 +65,7 @@ log = logging.getLogger("partway.serve")
 if TYPE_CHECKING:
     from partway.gateway.cli.serve_faults import Intermediaries
     from partway.gateway.cli.serve_tls import Tls
+    from partway.gateway.workers.front import WorkersSetup
 
     # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -110,7 +110,8 @@ def run(options: argparse.Namespace) -> int:
     start_logging(loaded.log_level, loaded.log_format)
     if between is None:
         raise_descriptor_limit(descriptors_of(loaded))
-        return run_loop(serve(loaded, load, config))
+        workers = None if loaded.workers == 1 else _workers(loaded)
+        return run_loop(serve(loaded, load, config, workers=workers))
     raise_descriptor_limit(between.descriptors)
     try:
         between.open()
@@ -121,20 +122,21 @@ def run(options: argparse.Namespace) -> int:
     return run_loop(between.serve(lambda dialler: serve(loaded, load, config, dialler)))
 
 
-def _between(options: argparse.Namespace, loaded: Settings) -> Intermediaries | None:
-    """Make the intermediaries of ``--faults`` and ``--record``; None without either flag.
+def _workers(loaded: Settings) -> WorkersSetup:
+    """Fork the process that forks workers, before any loop or thread runs."""
+    from partway.gateway.cli.serve_workers import prepared_workers
 
-    Raises:
-        SettingsError: the file of rules is not valid, or a flag would do nothing.
-    """
-    if options.no_payloads and options.record is None:
-        raise SettingsError("--no-payloads was given alone; it works only with --record DIR")
-    if options.faults is None and options.record is None:
+    return prepared_workers(loaded.workers)
+
+
+def _between(options: argparse.Namespace, loaded: Settings) -> Intermediaries | None:
+    """Make the intermediaries of the flags; None without any."""
+    if options.faults is None and options.record is None and not options.no_payloads:
         return None
     # Imported here, because a gateway in service does not wait for the workbench.
-    from partway.gateway.cli.serve_faults import Intermediaries
+    from partway.gateway.cli.serve_faults import intermediaries_of
 
-    return Intermediaries(loaded, options.faults, options.record, payloads=not options.no_payloads)
+    return intermediaries_of(options, loaded)
 
 
 async def serve(
@@ -142,12 +144,14 @@ async def serve(
     load: Callable[[], Settings],
     config: Path | None,
     dialler: Dialler = dial_container,
+    workers: WorkersSetup | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT, then drain; a second signal hastens.
 
     Args:
         config: their file, if there is one.
         dialler: opens every stream's connection with its container.
+        workers: the means of workers; None for a gateway of one process.
 
     Returns:
         The process's exit status.
@@ -166,12 +170,13 @@ async def serve(
                     data=data,
                     store=store,
                     kept_out=kept_out(config),
+                    counts=None if workers is None else workers.counts,
                 )
                 reloading = Reloading(
                     *(loaded, load, gateway.fleet, LoopClock(), config),
                     services=gateway.services,
                 )
-                status = await _serve(gateway, data, tls, reloading, warnings)
+                status = await _serve(gateway, data, tls, reloading, warnings, workers)
                 return status or int(gateway.end_has_failed)
     except (DataDirectoryError, AuthenticatorError, SettingsError, StoreError, TlsError) as error:
         say_failure(_NAME, str(error))
@@ -196,12 +201,13 @@ async def _serve(
     tls: Tls | None,
     reloading: Reloading,
     warnings: Sequence[LogLine],
+    workers: WorkersSetup | None,
 ) -> int:
     loaded = gateway.settings
     stop = stop_on_signals(again=gateway.hasten)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
     try:
-        listening = await gateway.start()
+        listening = await (gateway.start() if workers is None else workers.start(gateway))
     except OSError as error:
         where = error.filename
         flag = "--port" if where == f"{loaded.host}:{loaded.port}" else "--tls-port"
@@ -245,7 +251,7 @@ async def _serve(
         for url, authority in zip(urls, authorities, strict=False):
             say_listening(url, authority)
         if tls is not None:
-            _watch(tls, gateway, up)
+            tls.follow(gateway, up)
         reloading.start()
         telling = [
             asyncio.create_task(each)
@@ -270,31 +276,10 @@ def _urls(listening: Listening) -> list[str]:
 
 
 async def _open_tls_port(gateway: Gateway, urls: list[str], up: AsyncExitStack) -> None:
-    """Listen on the TLS port once the disk takes its certificate.
+    """Open the TLS port late, and add its URL."""
+    from partway.gateway.cli.serve_tls import open_late
 
-    Args:
-        urls: the gateway's URLs; one is added.
-        up: ends the certificate's watch.
-
-    Raises:
-        TlsUnavailable: the disk does not take the certificate yet.
-        TlsError: the certificate cannot be used, or the port cannot be opened.
-    """
-    clock = LoopClock()
-    tls = await on_thread(clock, lambda _: _tls(gateway.settings, clock, patience=0))
-    host = gateway.settings.host
-    try:
-        port = await gateway.listen_with_tls(tls.reloaded.context)
-    except OSError as error:
-        raise TlsError(f"cannot listen on {error.filename}: {error.strerror}") from None
-    urls += _urls(Listening(host, 0, port))[1:]
-    _watch(tls, gateway, up)
+    tls, port = await open_late(gateway, up)
+    urls += _urls(Listening(gateway.settings.host, 0, port))[1:]
     with suppress(OSError):  # the port stays open where standard output has no reader
         say_listening(urls[-1], tls.authority)
-
-
-def _watch(tls: Tls, gateway: Gateway, up: AsyncExitStack) -> None:
-    """Renew the certificate in time, and expose its end as a metric."""
-    gateway.process_metrics.watch_certificate(lambda: tls.reloaded.ends.timestamp())
-    tls.watch.start()
-    up.callback(tls.watch.stop)

@@ -46,6 +46,12 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=whole_number, help="port, 0 for a free one (8090)")
     parser.add_argument(
+        "--workers",
+        metavar="N",
+        help="processes that relay, each on a core of its own, or auto for as many as there are "
+        "CPUs (1)",
+    )
+    parser.add_argument(
         "--endpoint",
         action="append",
         metavar="NAME=CONTAINER",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,20 @@ from partway.gateway.workbench.recording.recorder import MAX_RECORDINGS, Recorde
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")
+
+
+def intermediaries_of(options: argparse.Namespace, loaded: Settings) -> Intermediaries:
+    """Make the intermediaries of ``--faults`` and ``--record``.
+
+    Raises:
+        SettingsError: the file of rules is not valid, or a flag would do nothing.
+    """
+    if options.no_payloads and options.record is None:
+        raise SettingsError("--no-payloads was given alone; it works only with --record DIR")
+    if loaded.workers > 1:
+        flag = "--faults" if options.record is None else "--record"
+        raise SettingsError(f"{flag} works only with one process: leave --workers out")
+    return Intermediaries(loaded, options.faults, options.record, payloads=not options.no_payloads)
 
 
 class Intermediaries:

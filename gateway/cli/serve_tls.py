@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.gateway import Gateway
 from partway.gateway.limits import CERTIFICATE_LOCK_TIMEOUT
 from partway.gateway.settings.settings import Settings
-from partway.gateway.timing.clock import Clock
+from partway.gateway.storage.file_threads import on_thread
+from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
-from partway.gateway.tls.trust import TlsUnavailable
+from partway.gateway.tls.trust import TlsError, TlsUnavailable
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")
@@ -59,6 +62,36 @@ class Tls:
         self.reloaded = ReloadedContext(files)
         self.watch = CertificateWatch(self.reloaded, clock, renew)
         self.authority = "" if files.ca is None else str(files.ca)
+
+    def follow(self, gateway: Gateway, up: AsyncExitStack) -> None:
+        """Renew the certificate in time, and expose its end as a metric.
+
+        Args:
+            up: ends the watch.
+        """
+        gateway.process_metrics.watch_certificate(lambda: self.reloaded.ends.timestamp())
+        self.watch.start()
+        up.callback(self.watch.stop)
+
+
+async def open_late(gateway: Gateway, up: AsyncExitStack) -> tuple[Tls, int]:
+    """Listen on the TLS port once the disk takes its certificate; return the port's number too.
+
+    Args:
+        up: ends the certificate's watch.
+
+    Raises:
+        TlsUnavailable: the disk does not take the certificate yet.
+        TlsError: the certificate cannot be used, or the port cannot be opened.
+    """
+    clock = LoopClock()
+    tls = await on_thread(clock, lambda _: Tls(gateway.settings, clock, patience=0))
+    try:
+        port = await gateway.listen_with_tls(tls.reloaded.context)
+    except OSError as error:
+        raise TlsError(f"cannot listen on {error.filename}: {error.strerror}") from None
+    tls.follow(gateway, up)
+    return tls, port
 
 
 def _made_or_present(ca: LocalCa, names: Sequence[str], patience: float) -> TlsFiles:

@@ -211,6 +211,21 @@ def _bytes(value: object) -> object:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
+#: More than the cores of a machine are of no use.
+_MAX_WORKERS: Final = 64
+
+
+def _processes(value: object) -> object:
+    """Convert ``auto``, or a flag's text, to a number."""
+    if value == "auto":
+        from partway.gateway.configuration.usable_cpus import usable_cpus
+
+        return min(_MAX_WORKERS, usable_cpus())
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return int(value)
+    return value
+
+
 def _path(value: object, handler: Callable[[object], str]) -> Path:
     """Return a path from a file, or from a flag, which argparse has converted already."""
     if isinstance(value, Path):
@@ -229,6 +244,18 @@ Size = Annotated[
         "1024TiB",
         lambda core, _: core.no_info_before_validator_function(
             _bytes, core.int_schema(strict=True, ge=1, le=1024 * _UNITS["TiB"])
+        ),
+    ),
+]
+
+
+#: Processes of a gateway.
+Workers = Annotated[
+    int,
+    Must(
+        f"a whole number of processes from 1 to {_MAX_WORKERS}, or auto: one for each CPU",
+        lambda core, _: core.no_info_before_validator_function(
+            _processes, core.int_schema(strict=True, ge=1, le=_MAX_WORKERS)
         ),
     ),
 ]

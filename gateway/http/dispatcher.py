@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 from contextlib import nullcontext
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from multidict import istr
 
@@ -21,10 +21,7 @@ from partway.gateway.access.authentication import (
     Deed,
     Identity,
 )
-from partway.gateway.access.loopback_requests import check_nearness
-from partway.gateway.access.origins import check_origin
 from partway.gateway.arns import Arns
-from partway.gateway.http.audit import audited
 from partway.gateway.http.body_quota import HeldBytes
 from partway.gateway.http.error_dialects import ErrorDialect, ErrorResponse, aws_rest_json
 from partway.gateway.http.exchange import Exchange
@@ -38,6 +35,9 @@ from partway.protocol.errors import ApiError, ContainerError, InternalServerErro
 from partway.protocol.http.head_limits import check_head
 from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
 from partway.protocol.signatures.signed_request import SignableRequest
+
+if TYPE_CHECKING:
+    from partway.gateway.http.audit import audited
 
 log = logging.getLogger("partway.gateway")
 
@@ -97,7 +97,7 @@ class Dispatcher:
         visitor = exchange.visitor
         measured = visitor.account.measured
         began = time.thread_time() if measured else 0.0
-        recognised, identity = False, ANYBODY
+        identity = ANYBODY
         # A local name first: 3.11 finds attributes quickly, but not such bound methods.
         owners_of = self._owners
         exchange.holding = HeldBytes(self._gathered, owners_of(exchange.peer))
@@ -107,14 +107,13 @@ class Dispatcher:
             errors = route.errors
             if visitor.reserved and not route.reserved:
                 visitor.admit()
-            with audited(route, exchange) if route.watched else _UNWATCHED as asked:
+            with _audited(route, exchange) if route.watched else _UNWATCHED as asked:
                 if route.access is not _ANYONE:
                     if self._asks:
                         request = _AskedRequest(exchange, route.payload, deed)
                         identity = await self._authenticated(request, route)
                     if _ORIGIN in exchange.headers or route.control:
                         self._check_origin(exchange, route, identity)
-                    recognised = True
                     exchange.recognised()
                 sender = identity if asked is None else asked.noting(identity)
                 visitor.begun()
@@ -128,8 +127,8 @@ class Dispatcher:
         except ApiError as error:
             self._refuse(exchange, error, errors)
             # Without authentication, failed requests count as costs of an unknown sender.
-            if recognised and identity is ANYBODY and _is_the_clients(error):
-                recognised = False
+            if exchange.is_recognised and identity is ANYBODY and _is_the_clients(error):
+                exchange.is_recognised = False
                 exchange.visit.in_vain()
         except ConnectionError:
             log.info(_line("client left", exchange))
@@ -140,7 +139,7 @@ class Dispatcher:
             self._refuse(exchange, InternalServerError(), errors, fault)
         finally:
             exchange.operation_over()
-            if not recognised:
+            if not exchange.is_recognised:
                 exchange.visit.cost(time.thread_time() - began if measured else 0.0)
 
     def in_reserve(self, method: str, path: str) -> bool:
@@ -173,6 +172,10 @@ class Dispatcher:
 
     def _check_origin(self, exchange: Exchange, route: Route, identity: Identity) -> None:
         """Refuse a request from a wrong place: another machine, or another site's page (3-4)."""
+        # Most gateways only relay, for clients that are no pages.
+        from partway.gateway.access.loopback_requests import check_nearness
+        from partway.gateway.access.origins import check_origin
+
         if route.control and identity.principal is None:
             headers = tuple(exchange.raw_headers)
             check_nearness(exchange.peer, exchange.version, headers, self._proxies)
@@ -229,6 +232,12 @@ class _AskedRequest(AskedRequest):
 
     def hash(self) -> Coroutine[Any, Any, str]:
         return self._rule.signed_hash(self._exchange)
+
+
+def _audited(route: Route, exchange: Exchange) -> audited:
+    from partway.gateway.http import audit  # for routes that change something
+
+    return audit.audited(route, exchange)
 
 
 def _is_the_clients(error: ApiError) -> bool:

@@ -50,6 +50,7 @@ class Exchange(ABC):
         encrypted: whether it has TLS, here and not only at a proxy's.
         head_size: bytes of its head, counted as in RFC 9113 §6.5.2; None if the limits of the head
             have not been checked.
+        is_recognised: whether its sender is known, and may make the request.
         noted: findings of the operation for the operator's log, in case the request is refused or
             left; clients never see them.
         holding: the quota for its gathered body; unlimited unless another one is set before the
@@ -59,8 +60,8 @@ class Exchange(ABC):
     __slots__ = (
         *("_bodiless", "_continued", "_gathered", "_headers", "_raw_headers", "_undrawn"),
         *("_unended", "_visit"),
-        *("encrypted", "head_size", "holding", "method", "noted", "path", "peer", "query"),
-        *("request_id", "version", "visitor"),
+        *("encrypted", "head_size", "holding", "is_recognised", "method", "noted", "path", "peer"),
+        *("query", "request_id", "version", "visitor"),
     )
 
     def __init__(
@@ -90,6 +91,7 @@ class Exchange(ABC):
         account = self.visitor.account
         self._visit = None if account.known else account.asked()
         self.noted: dict[str, str] = {}
+        self.is_recognised = False
         self.holding = UNCOUNTED
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None
@@ -136,6 +138,7 @@ class Exchange(ABC):
         return visit
 
     def recognised(self) -> None:
+        self.is_recognised = True
         visit, account = self._visit, self.visitor.account
         if visit is not None:
             visit.recognised()

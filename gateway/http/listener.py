@@ -6,7 +6,9 @@ Clauses 2.5-1 to 2.5-6 list the needs of each client.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from partway.gateway.http.connection_admission import Crowd, Visitor
@@ -55,9 +57,7 @@ class Listener:
         """
         try:
             if tls is not None:
-                from partway.gateway.http.tls_port import TlsPort
-
-                tls_port = TlsPort(tls, lambda visitor: _Opening(self, visitor), self.crowd.enter)
+                tls_port = self._tls_port(tls)
                 address = await tls_port.start(host, port)
                 self._tls_ports.append(tls_port)
                 return address
@@ -69,6 +69,25 @@ class Listener:
         self._servers.append(server)
         name = server.sockets[0].getsockname()
         return name[0], name[1]
+
+    async def accept_on(
+        self, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Accept connections from sockets that listen already; they belong to the listener then."""
+        if tls is not None:
+            self._tls_ports.append(tls_port := self._tls_port(tls))
+            tls_port.accept_on(sockets)
+            return
+        for each in sockets:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: _Opening(self), sock=each, backlog=ACCEPT_BACKLOG
+            )
+            self._servers.append(server)
+
+    def _tls_port(self, context: ssl.SSLContext) -> TlsPort:
+        from partway.gateway.http.tls_port import TlsPort
+
+        return TlsPort(context, lambda visitor: _Opening(self, visitor), self.crowd.enter)
 
     def stop(self) -> None:
         """Accept nothing more; connections that have sent something stay."""

@@ -8,7 +8,7 @@ import functools
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,8 +19,9 @@ from partway.gateway.limits import (
     TLS_CONNECTION_BYTES_ASYNCIO,
     TLS_HANDSHAKE_TIMEOUT,
 )
+from partway.gateway.network.listening import listening_sockets
 from partway.log_lines import LogLine
-from partway.protocol.limits import ACCEPT_BACKLOG, REQUEST_HEAD_TIMEOUT
+from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
 
 log = logging.getLogger("partway.listener")
 
@@ -72,23 +73,15 @@ class TlsPort:
         Raises:
             OSError: an address is taken, or not this machine's.
         """
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        listening: list[socket.socket] = []
-        try:
-            for family, _, _, _, (address, *_) in dict.fromkeys(found):
-                place = (str(address), port)
-                listening.append(socket.create_server(place, family=family, backlog=ACCEPT_BACKLOG))
-                port = listening[0].getsockname()[1]  # the same one on every address
-        except OSError:
-            for sock in listening:
-                sock.close()
-            raise
-        for sock in listening:
-            sock.setblocking(False)
-            self._own(self._tasks, self._accept(sock))
+        listening = await listening_sockets(host, port)
+        self.accept_on(listening)
         name = listening[0].getsockname()
         return name[0], name[1]
+
+    def accept_on(self, listening: Sequence[socket.socket]) -> None:
+        """Accept connections from sockets that listen; they belong to this port then."""
+        for sock in listening:
+            self._own(self._tasks, self._accept(sock))
 
     def stop(self) -> None:
         for task in (*self._tasks, *self._handshakes):

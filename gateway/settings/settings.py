@@ -16,10 +16,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_origin
+from typing import Annotated, Any, Final, Literal, Self, get_origin
 
 from partway.gateway.apis import manifests
 from partway.gateway.apis.asynchronous.manifest import AsynchronousSettings
@@ -33,6 +34,7 @@ from partway.gateway.configuration.expected import (
     FolderPath,
     Size,
     Strings,
+    Workers,
     array,
     keys_of,
     number,
@@ -116,6 +118,7 @@ class _CoreSettings:
 
     host: str = "127.0.0.1"
     port: _Port = 8090
+    workers: Workers = 1
     tls_port: _Port | None = None
     tls_cert: FilePath | None = None
     tls_key: FilePath | None = None
@@ -204,6 +207,7 @@ class Settings(ControlSettings, _TopLevel):
 
     Attributes:
         port: to listen on; 0 picks a free one.
+        workers: processes that relay; 1 for one process that does everything.
         tls_port: to listen on with TLS; None for no such port, 0 picks a free one.
         tls_cert: certificate chain of that port, PEM; None for one of the local CA's.
         tls_names: further names in the local CA's certificate.
@@ -242,6 +246,10 @@ class Settings(ControlSettings, _TopLevel):
     images: Mapping[str, Program | Attached] = field(default_factory=dict)
     policy: StreamPolicy = field(default_factory=StreamPolicy)
     times: InstanceTimes = field(default_factory=InstanceTimes)
+
+    def of_worker(self) -> Self:
+        """Return the settings of a worker, which has no endpoints of its own."""
+        return dataclasses.replace(self, endpoints=(), images={})
 
     @property
     def streams_per_principal(self) -> int:
@@ -302,6 +310,8 @@ class Settings(ControlSettings, _TopLevel):
                 "--principals needs --auth sigv4, but --auth has the value none: add --auth sigv4, "
                 "or leave --principals out"
             )
+        if self.workers > 1 and not hasattr(os, "pidfd_open"):
+            raise SettingsError("workers must be 1 here: more than one need Linux")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
         if self.tls_port is None and (self.tls_cert is not None or self.tls_names):

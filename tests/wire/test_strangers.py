@@ -40,7 +40,7 @@ def http1(path: str, *headers: str) -> bytes:
 def clock(monkeypatch):
     """The strangers' clock, which only the test advances: till then nothing comes back."""
     clock = FakeClock()
-    monkeypatch.setattr("partway.gateway.gateway.LoopClock", lambda: clock)
+    monkeypatch.setattr("partway.gateway.core.LoopClock", lambda: clock)
     monkeypatch.setattr("partway.gateway.http.unauthenticated_clients.STRANGER_BURST", BURST)
     return clock
 

@@ -18,4 +18,5 @@ MANIFEST: Final = Manifest(
     ),
     needs=("prediction", "open_inference"),
     settings=PredictionSettings,
+    relays=True,
 )

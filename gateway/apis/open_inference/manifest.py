@@ -13,4 +13,5 @@ MANIFEST: Final = Manifest(
     "partway.gateway.apis.open_inference.api",
     paths=(re.compile("/v2(?:/.*)?"),),
     settings=PredictionSettings,
+    relays=True,
 )

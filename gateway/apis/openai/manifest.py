@@ -11,4 +11,5 @@ MANIFEST: Final = Manifest(
     "openai",
     "partway.gateway.apis.openai.api",
     paths=(re.compile(r"(?:/.*)?/openai/v1(?:/.*)?"),),
+    relays=True,
 )

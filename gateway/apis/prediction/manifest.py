@@ -30,4 +30,5 @@ MANIFEST: Final = Manifest(
         re.compile("/v1/models?(?:[/:%].*)?"),
     ),
     settings=PredictionSettings,
+    relays=True,
 )

@@ -11,4 +11,5 @@ MANIFEST: Final = Manifest(
     "runtime",
     "partway.gateway.apis.runtime.api",
     paths=(re.compile("(?:/.*)?/endpoints/[^/]+/invocations(?:-response-stream)?"),),
+    relays=True,
 )

@@ -46,6 +46,7 @@ def wrong(flags: dict[str, Any], environment: dict[str, str], config: Path | Non
 SOURCES = [
     ("host", "127.0.0.1", '"127.0.0.2"', "127.0.0.3", "127.0.0.4", "127.0.0.2", "127.0.0.3"),
     ("port", 8090, "1", "2", 3, 1, 2),
+    ("workers", 1, "3", "2", 4, 3, 2),
     ("log_level", "info", '"debug"', "warning", "error", "debug", "warning"),
     ("log_format", "text", '"json"', "text", "json", "json", "text"),
     (

@@ -1,0 +1,38 @@
+"""Limits of workers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Workers of a gateway. More than the cores of a machine are of no use.
+MAX_WORKERS: Final = 64
+
+#: Bytes of a message. An endpoint with 1,000 instances takes 1.5 MB.
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+
+#: Unsent bytes to one process, which reads nothing then.
+MAX_UNSENT: Final = 64 * 1024 * 1024
+
+#: Seconds for a worker's process to start, and to accept connections.
+START_TIMEOUT: Final = 20.0
+
+#: Seconds for a worker to apply a table, or to answer an order. A loop that is held up for longer
+#: serves nobody.
+ORDER_TIMEOUT: Final = 10.0
+
+#: Seconds from a worker's end to the start of the next one in its place: at once after the first,
+#: longer after each that ended soon.
+RESTART_SHORTEST: Final = 0.1
+RESTART_LONGEST: Final = 10.0
+
+#: A worker that has served for this time counts as good: the next wait is the shortest.
+PROVEN_AFTER: Final = 60.0
+
+#: Seconds for the parent to accept a forwarded request.
+FORWARD_TIMEOUT: Final = 5.0
+
+#: Bytes of the body of a forwarded request; the parent's operation has a lower limit of its own.
+MAX_FORWARDED_BODY: Final = 1024 * 1024 * 1024
+
+#: Seconds for workers to send their metrics; a scrape waits for 10 s.
+METRICS_TIMEOUT: Final = 2.0

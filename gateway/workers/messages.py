@@ -1,0 +1,218 @@
+"""The messages between the parent and its workers, in MessagePack.
+
+A message that a later version has extended is still read: unknown members are ignored.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from partway.gateway.fleet.prediction import PredictionPolicy
+from partway.gateway.fleet.routing.router import RoutedVariant
+
+# --- To a worker ---------------------------------------------------------------------------------
+
+
+class Table(msgspec.Struct, frozen=True, tag="table"):
+    """An endpoint as it is now; the worker answers with :class:`Applied`.
+
+    Attributes:
+        number: of this message, for the answer.
+        variants: its variants; None if the endpoint is gone.
+    """
+
+    number: int
+    endpoint: str
+    variants: tuple[RoutedVariant, ...] | None
+    prediction: PredictionPolicy
+
+
+class SetReadiness(msgspec.Struct, frozen=True, tag="readiness"):
+    """Whether the endpoints have come up."""
+
+    is_ready: bool
+
+
+class Listen(msgspec.Struct, frozen=True, tag="listen"):
+    """Accept connections; the worker answers with :class:`WorkerListens`."""
+
+
+class CutInstance(msgspec.Struct, frozen=True, tag="cut"):
+    """End everything that is open on an instance."""
+
+    instance: str
+
+
+class KeepOnly(msgspec.Struct, frozen=True, tag="keep-only"):
+    """Drop the metrics of all other endpoints."""
+
+    endpoints: tuple[str, ...]
+
+
+class Drain(msgspec.Struct, frozen=True, tag="drain"):
+    """End as at SIGTERM."""
+
+
+class Hasten(msgspec.Struct, frozen=True, tag="hasten"):
+    """Cut the drain short."""
+
+
+class GiveMetrics(msgspec.Struct, frozen=True, tag="give-metrics"):
+    """Send the metrics; the worker answers with :class:`WorkerMetrics`."""
+
+    number: int
+
+
+ToWorker: TypeAlias = (
+    Table | SetReadiness | Listen | CutInstance | KeepOnly | Drain | Hasten | GiveMetrics
+)
+
+
+# --- To the parent -------------------------------------------------------------------------------
+
+
+class WorkerListens(msgspec.Struct, frozen=True, tag="listening"):
+    """The worker accepts connections."""
+
+
+class Applied(msgspec.Struct, frozen=True, tag="applied"):
+    """The worker chooses by a :class:`Table` from now on."""
+
+    number: int
+
+
+class InstanceIdle(msgspec.Struct, frozen=True, tag="idle"):
+    """The worker has nothing open on an instance any more."""
+
+    instance: str
+
+
+class InstanceUnreachable(msgspec.Struct, frozen=True, tag="unreachable"):
+    """An instance did not take a connection."""
+
+    instance: str
+
+
+class WorkerMetrics(msgspec.Struct, frozen=True, tag="metrics"):
+    """The metrics of a worker, in Prometheus' text format."""
+
+    number: int
+    page: str
+
+
+class Drained(msgspec.Struct, frozen=True, tag="drained"):
+    """The drain is over, and the process ends.
+
+    Attributes:
+        has_failed: whether a part of the worker has failed.
+    """
+
+    has_failed: bool
+
+
+ToParent: TypeAlias = (
+    WorkerListens | Applied | InstanceIdle | InstanceUnreachable | WorkerMetrics | Drained
+)
+
+
+# --- Requests for the parent ---------------------------------------------------------------------
+
+
+class ForwardedHead(msgspec.Struct, frozen=True, tag="request"):
+    """The head of a request that a worker forwards, as its client has sent it."""
+
+    method: str
+    path: str
+    query: str
+    headers: tuple[tuple[str, str], ...]
+    version: str
+    peer: str
+    encrypted: bool
+    request_id: str
+
+
+class ForwardedBody(msgspec.Struct, frozen=True, tag="body"):
+    """A piece of a request's body; an empty one is its end.
+
+    Attributes:
+        fault: why the body is not valid HTTP; empty for a valid one.
+    """
+
+    data: bytes
+    fault: str = ""
+
+
+ToOperation: TypeAlias = ForwardedHead | ForwardedBody
+
+
+class WantBody(msgspec.Struct, frozen=True, tag="want-body"):
+    """The operation reads the body from now on."""
+
+
+class AnswerAtOnce(msgspec.Struct, frozen=True, tag="whole"):
+    """A whole answer.
+
+    Attributes:
+        is_recognised: whether the request's sender is known, and was not at fault.
+    """
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    is_recognised: bool
+
+
+class AnswerBegin(msgspec.Struct, frozen=True, tag="begin"):
+    """The head of an answer in pieces, with the first one; see :class:`AnswerAtOnce`."""
+
+    status: int
+    headers: dict[str, str]
+    first: bytes
+    is_recognised: bool
+
+
+class AnswerPart(msgspec.Struct, frozen=True, tag="piece"):
+    """A piece of an answer."""
+
+    data: bytes
+
+
+class AnswerEnd(msgspec.Struct, frozen=True, tag="end"):
+    """The end of an answer in pieces; see :meth:`partway.gateway.http.exchange.Exchange.end`."""
+
+    last: bytes
+    otherwise: bytes
+
+
+ToClient: TypeAlias = WantBody | AnswerAtOnce | AnswerBegin | AnswerPart | AnswerEnd
+
+
+Message: TypeAlias = ToWorker | ToParent | ToOperation | ToClient
+
+# --- Bytes ---------------------------------------------------------------------------------------
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} has no form in MessagePack")
+
+
+def _made(kind: type, value: Any) -> object:
+    if issubclass(kind, Path):
+        return Path(value)
+    raise NotImplementedError(f"{kind.__name__} has no form in MessagePack")
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
+TO_WORKER: Final = msgspec.msgpack.Decoder(ToWorker, dec_hook=_made)
+TO_PARENT: Final = msgspec.msgpack.Decoder(ToParent, dec_hook=_made)
+TO_OPERATION: Final = msgspec.msgpack.Decoder(ToOperation)
+TO_CLIENT: Final = msgspec.msgpack.Decoder(ToClient)
+
+
+def encoded(message: Message) -> bytes:
+    return _ENCODER.encode(message)

@@ -1,0 +1,156 @@
+"""A worker: the relaying core, with the parent's table and without a fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterator
+from functools import partial
+
+from prometheus_client.exposition import generate_latest
+
+from partway.gateway.apis.manifest import Manifest
+from partway.gateway.apis.manifests import MANIFESTS
+from partway.gateway.apis.switched_off import routes_of_switched_off
+from partway.gateway.core import Core
+from partway.gateway.fleet.prediction import PredictionPolicy
+from partway.gateway.http.routes import Route
+from partway.gateway.quota import NamedCounts
+from partway.gateway.settings.settings import Settings
+from partway.gateway.status_routes import METRICS
+from partway.gateway.workers.forwarding import ParentForwarding
+from partway.gateway.workers.link import WorkerLink
+from partway.gateway.workers.messages import (
+    Applied,
+    CutInstance,
+    Drain,
+    Drained,
+    GiveMetrics,
+    Hasten,
+    InstanceIdle,
+    InstanceUnreachable,
+    KeepOnly,
+    Listen,
+    SetReadiness,
+    Table,
+    ToWorker,
+    WorkerListens,
+    WorkerMetrics,
+)
+from partway.gateway.workers.worker_ports import PortSockets, WorkerPorts
+
+log = logging.getLogger("partway.workers")
+
+
+class GatewayWorker(Core):
+    """One process that accepts connections and relays.
+
+    Args:
+        requests: the path of the parent's socket for forwarded requests.
+        link: the link with the parent.
+    """
+
+    def __init__(
+        self, settings: Settings, counts: NamedCounts, requests: str, link: WorkerLink[ToWorker]
+    ) -> None:
+        super().__init__(settings, lambda: self._is_ready, self._prediction_of, counts=counts)
+        self._is_ready = False
+        self._predictions: dict[str, PredictionPolicy] = {}
+        self._link = link
+        self._draining: asyncio.Task[None] | None = None
+        self._forwarding = ParentForwarding(requests)
+        relayed = {each.name for each in MANIFESTS if each.relays}
+        self._compose(settings.apis & relayed, self._routes_of_parent)
+
+    def _status_routes(self) -> tuple[Route, ...]:
+        own = (each for each in self.status.routes if each.path is not METRICS)
+        return (*own, self._forwarding.route(METRICS, reserved=True))
+
+    def _routes_of_parent(self, manifest: Manifest) -> Iterator[Route]:
+        if manifest.name not in self.settings.apis:
+            return routes_of_switched_off(manifest)
+        return self._forwarding.routes_of(manifest)
+
+    def _prediction_of(self, endpoint: str) -> PredictionPolicy:
+        return self._predictions.get(endpoint, PredictionPolicy())
+
+    # --- Its life --------------------------------------------------------------------------------
+
+    async def run(self, sockets: PortSockets, tls: ssl.SSLContext | None) -> None:
+        """Obey the parent until it ends, or has ended this worker.
+
+        Raises:
+            LinkBroken: something else than messages has come from the parent.
+        """
+        ports = WorkerPorts(self, sockets, tls)
+        async for message in self._link.messages():
+            match message:
+                case Listen():
+                    await self._open(ports)
+                    self._link.send(WorkerListens())
+                case Drain():
+                    self._drained()
+                case _:
+                    self._obey(message)
+        if self._draining is None:
+            log.error("the gateway's first process has ended, so its workers end too")
+        await self._drained()
+
+    def _drained(self) -> asyncio.Task[None]:
+        """Begin the drain unless it has begun; return its task."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._end_orderly(), name="drain")
+        return self._draining
+
+    async def _end_orderly(self) -> None:
+        await self.drain()
+        self._link.send(Drained(self.end_has_failed))
+        await self._link.aclose()
+
+    # --- Orders ----------------------------------------------------------------------------------
+
+    def _obey(self, message: ToWorker) -> None:
+        match message:
+            case Table():
+                self._apply(message)
+            case SetReadiness(is_ready):
+                self._is_ready = is_ready
+            case CutInstance(instance):
+                self.router.load(instance).cut()
+            case KeepOnly(endpoints):
+                self.keep_only(endpoints)
+            case Hasten():
+                self.hasten()
+            case GiveMetrics(number):
+                page = generate_latest(self.streams.metrics.registry).decode()
+                self._link.send(WorkerMetrics(number, page))
+
+    def _apply(self, table: Table) -> None:
+        endpoint = table.endpoint
+        before = self._instances(endpoint)
+        self.router.update(endpoint, table.variants)
+        if table.variants is None:
+            self._predictions.pop(endpoint, None)
+        else:
+            self._predictions[endpoint] = table.prediction
+        after = self._instances(endpoint)
+        for each in after - before:
+            load = self.router.load(each)
+            load.on_emptied = lambda: None
+            load.on_unreachable = partial(self._link.send, InstanceUnreachable(each))
+        for each in before - after:
+            load = self.router.load(each)
+            load.on_emptied = partial(self._forget, each)
+            if not load.leases:
+                self.router.forget(each)
+        self._link.send(Applied(table.number))
+
+    def _instances(self, endpoint: str) -> set[str]:
+        variants = self.router.variants(endpoint)
+        return {instance.id for each in variants for instance in each.instances}
+
+    def _forget(self, instance: str) -> None:
+        """Tell the parent that nothing is open here on an instance that has left the table."""
+        self.router.forget(instance)
+        self._link.send(InstanceIdle(instance))
