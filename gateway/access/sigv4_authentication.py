@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -60,13 +60,19 @@ class SigV4Authentication(Authenticator):
     Args:
         arns: the ARNs of the region that the scope of a signature must name.
         clock: returns the time in epoch seconds.
+
+    Attributes:
+        used: the signatures of requests that may be made once, as far as this process knows them.
+        use_signature: uses such a signature until its epoch second; a gateway with workers has one
+            process decide.
     """
 
     def __init__(self, principals: Principals, arns: Arns, clock: Callable[[], float]) -> None:
         self._principals = principals
         self._arns = arns
         self._clock = clock
-        self._used = UsedSignatures()
+        self.used = UsedSignatures()
+        self.use_signature: Callable[[str, float], Awaitable[None]] = self._use_here
 
     async def authenticate(self, asked: AskedRequest, access: Access) -> Identity:
         request, deed = asked.request, asked.deed
@@ -102,7 +108,7 @@ class SigV4Authentication(Authenticator):
             check_signature(request, claim, credentials, actual)
             deed.check(identity)
         if request.query:
-            self._use_once(request, claim)
+            await self._use_once(request, claim)
         return identity
 
     def may(self, name: str, action: str, resource: str) -> bool:
@@ -114,11 +120,14 @@ class SigV4Authentication(Authenticator):
         arn = self._arns.of_principal(name)
         return Identity(name, claimant.event_chain, claimant.stands, may, arn)
 
-    def _use_once(self, request: SignableRequest, claim: Claim) -> None:
+    async def _use_once(self, request: SignableRequest, claim: Claim) -> None:
         """Refuse a second use of a request that may be made once (clause 3-5)."""
         if any(name == ONCE for name, _ in request.parameters()):
             good_until = claim.timestamp + (claim.expires or MAX_CLOCK_SKEW)
-            self._used.use(claim.signature, good_until, self._clock())
+            await self.use_signature(claim.signature, good_until)
+
+    async def _use_here(self, signature: str, good_until: float) -> None:
+        self.used.use(signature, good_until, self._clock())
 
     def _by_token(self, token: str, deed: Deed) -> Bearer:
         principal = self._principals.by_token(token)

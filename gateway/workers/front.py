@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from partway.gateway.access.sigv4_authentication import SigV4Authentication
 from partway.gateway.gateway import Gateway
 from partway.gateway.network.listening import sockets_of_slots
 from partway.gateway.ports import Listening
@@ -32,11 +33,13 @@ from partway.gateway.workers.messages import (
     Table,
     ToParent,
     ToWorker,
+    UseSignature,
     WorkerListens,
     WorkerMetrics,
 )
 from partway.gateway.workers.nursery import Nursery
 from partway.gateway.workers.shared_counts import SharedCounts, shared_memory
+from partway.gateway.workers.signature_use import signature_answer
 from partway.gateway.workers.slot import Slot, WorkerOrder
 from partway.gateway.workers.worker_ports import PortSockets, address_of
 from partway.log_lines import LogLine
@@ -218,6 +221,10 @@ class WorkersFront:
                 router.check_idle(instance)
             case InstanceUnreachable(instance):
                 router.unreachable(instance)
+            case UseSignature():
+                authenticator, now = self._gateway.authenticator, self._gateway.wall_clock()
+                assert isinstance(authenticator, SigV4Authentication), "as in the worker"
+                slot.send(signature_answer(authenticator.used, message, now))
             case WorkerMetrics(number, page):
                 future = self._pages.get((slot, number))
                 if future is not None and not future.done():

@@ -66,8 +66,29 @@ class GiveMetrics(msgspec.Struct, frozen=True, tag="give-metrics"):
     number: int
 
 
+class SignatureAnswer(msgspec.Struct, frozen=True, tag="signature"):
+    """The answer to :class:`UseSignature`.
+
+    Attributes:
+        error: the name of the error that refuses the request; empty if the signature is good.
+        message: that error's message.
+    """
+
+    number: int
+    error: str = ""
+    message: str = ""
+
+
 ToWorker: TypeAlias = (
-    Table | SetReadiness | Listen | CutInstance | KeepOnly | Drain | Hasten | GiveMetrics
+    Table
+    | SetReadiness
+    | Listen
+    | CutInstance
+    | KeepOnly
+    | Drain
+    | Hasten
+    | GiveMetrics
+    | SignatureAnswer
 )
 
 
@@ -103,6 +124,17 @@ class WorkerMetrics(msgspec.Struct, frozen=True, tag="metrics"):
     page: str
 
 
+class UseSignature(msgspec.Struct, frozen=True, tag="use-signature"):
+    """Use a signature that is good for one request, until an epoch second.
+
+    The parent answers with :class:`SignatureAnswer`.
+    """
+
+    number: int
+    signature: str
+    good_until: float
+
+
 class Drained(msgspec.Struct, frozen=True, tag="drained"):
     """The drain is over, and the process ends.
 
@@ -114,7 +146,13 @@ class Drained(msgspec.Struct, frozen=True, tag="drained"):
 
 
 ToParent: TypeAlias = (
-    WorkerListens | Applied | InstanceIdle | InstanceUnreachable | WorkerMetrics | Drained
+    WorkerListens
+    | Applied
+    | InstanceIdle
+    | InstanceUnreachable
+    | WorkerMetrics
+    | UseSignature
+    | Drained
 )
 
 

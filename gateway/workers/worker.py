@@ -10,6 +10,7 @@ from functools import partial
 
 from prometheus_client.exposition import generate_latest
 
+from partway.gateway.access.sigv4_authentication import SigV4Authentication
 from partway.gateway.apis.manifest import Manifest
 from partway.gateway.apis.manifests import MANIFESTS
 from partway.gateway.apis.switched_off import routes_of_switched_off
@@ -33,11 +34,13 @@ from partway.gateway.workers.messages import (
     KeepOnly,
     Listen,
     SetReadiness,
+    SignatureAnswer,
     Table,
     ToWorker,
     WorkerListens,
     WorkerMetrics,
 )
+from partway.gateway.workers.signature_use import SignaturesOfParent
 from partway.gateway.workers.worker_ports import PortSockets, WorkerPorts
 
 log = logging.getLogger("partway.workers")
@@ -60,6 +63,9 @@ class GatewayWorker(Core):
         self._link = link
         self._draining: asyncio.Task[None] | None = None
         self._forwarding = ParentForwarding(requests)
+        self._signatures = SignaturesOfParent(link.send)
+        if isinstance(self.authenticator, SigV4Authentication):
+            self.authenticator.use_signature = self._signatures.use
         relayed = {each.name for each in MANIFESTS if each.relays}
         self._compose(settings.apis & relayed, self._routes_of_parent)
 
@@ -125,6 +131,8 @@ class GatewayWorker(Core):
             case GiveMetrics(number):
                 page = generate_latest(self.streams.metrics.registry).decode()
                 self._link.send(WorkerMetrics(number, page))
+            case SignatureAnswer():
+                self._signatures.answered(message)
 
     def _apply(self, table: Table) -> None:
         endpoint = table.endpoint
