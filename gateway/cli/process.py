@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from partway.gateway.containers.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.limits import MAX_FORWARDED
 from partway.gateway.settings.settings import Settings
 from partway.gateway.timing.deadlines import before
 from partway.log_lines import LogLine
@@ -64,7 +65,8 @@ def descriptors_of(loaded: Settings, of_stream: int = 1) -> int:
         of_stream: connections of each stream besides its client's.
     """
     streams = loaded.max_streams * of_stream
-    return loaded.max_connections + streams + loaded.max_requests + MAX_IDLE_CONNECTIONS
+    forwarded = 0 if loaded.workers == 1 else MAX_FORWARDED
+    return loaded.max_connections + streams + loaded.max_requests + MAX_IDLE_CONNECTIONS + forwarded
 
 
 def raise_descriptor_limit(needed: int) -> None:

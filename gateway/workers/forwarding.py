@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
 from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.manifest import Manifest
 from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.peers import peer_of
 from partway.gateway.http.routes import Route
-from partway.gateway.workers.limits import FORWARD_TIMEOUT, MAX_FORWARDED_BODY
+from partway.gateway.limits import MAX_FORWARDED, SHARE_OF_ONE
+from partway.gateway.quota import NOBODY, NamedCounts, Quota, QuotaFull, QuotaLimits
+from partway.gateway.workers.limits import (
+    FORWARD_TIMEOUT,
+    FORWARDED_RESERVE,
+    MAX_FORWARDED_BODY,
+)
 from partway.gateway.workers.link import LinkBroken, WorkerLink
 from partway.gateway.workers.messages import (
     TO_CLIENT,
@@ -38,10 +45,16 @@ class ParentForwarding:
 
     Args:
         path: of the parent's Unix socket.
+        counts: shared with the other workers, whose forwarded requests count too.
+        proxies: addresses of proxies, which carry many clients and so have no share.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, counts: NamedCounts, proxies: Container[str]) -> None:
         self._path = path
+        self._proxies = proxies
+        #: The reserve is for metrics, which are answered when all other places are taken.
+        self._places = _places(MAX_FORWARDED, counts, "forwarded requests")
+        self._reserve = _places(FORWARDED_RESERVE, counts, "forwarded in the reserve")
 
     def routes_of(self, manifest: Manifest) -> Iterator[Route]:
         """Yield the routes of an API that the parent serves."""
@@ -50,8 +63,11 @@ class ParentForwarding:
         for target in manifest.targets:
             yield Route(OPERATION, _POST, _ROOT, self, Access.ANYONE, target=f"{target}*")
 
-    def route(self, path: re.Pattern[str], *, reserved: bool = False) -> Route:
-        return Route(OPERATION, _METHODS, path, self, Access.ANYONE, reserved=reserved)
+    def route(self, path: re.Pattern[str]) -> Route:
+        return Route(OPERATION, _METHODS, path, self, Access.ANYONE)
+
+    def reserved_route(self, path: re.Pattern[str]) -> Route:
+        return Route(OPERATION, _METHODS, path, self._in_reserve, Access.ANYONE, reserved=True)
 
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
@@ -59,8 +75,30 @@ class ParentForwarding:
         """Hand on one request; return when its answer is over.
 
         Raises:
-            ServiceUnavailable: the parent does not answer.
+            ServiceUnavailable: all places are taken, or the parent does not answer.
+            ClientLeft: the client has left.
         """
+        await self._in_place(exchange, self._places)
+
+    async def _in_reserve(self, exchange: Exchange, *_: object) -> None:
+        await self._in_place(exchange, self._reserve)
+
+    async def _in_place(self, exchange: Exchange, places: Quota) -> None:
+        owner = NOBODY if exchange.peer in self._proxies else peer_of(exchange.peer)
+        try:
+            places.take(1, owner)
+        except QuotaFull as full:
+            whose = "one address" if full.owner else "all clients"
+            raise ServiceUnavailable(
+                f"{full.most} requests of {whose} are under way that the gateway's first process "
+                "answers, which is the most; try again when one has ended"
+            ) from None
+        try:
+            await self._forward(exchange)
+        finally:
+            places.give_back(1, owner)
+
+    async def _forward(self, exchange: Exchange) -> None:
         try:
             async with asyncio.timeout(FORWARD_TIMEOUT):
                 reader, writer = await asyncio.open_unix_connection(self._path)
@@ -95,6 +133,10 @@ class ParentForwarding:
             exchange.abort()
         else:
             raise LinkBroken("the parent has ended the connection")
+
+
+def _places(number: int, counts: NamedCounts, name: str) -> Quota:
+    return Quota(QuotaLimits(number, number // SHARE_OF_ONE), counts, name)
 
 
 def _head(exchange: Exchange) -> ForwardedHead:

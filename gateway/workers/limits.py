@@ -31,6 +31,9 @@ PROVEN_AFTER: Final = 60.0
 #: Seconds for the parent to accept a forwarded request.
 FORWARD_TIMEOUT: Final = 5.0
 
+#: Requests for metrics that workers forward at a time, beside those of MAX_FORWARDED.
+FORWARDED_RESERVE: Final = 64
+
 #: Bytes of the body of a forwarded request; the parent's operation has a lower limit of its own.
 MAX_FORWARDED_BODY: Final = 1024 * 1024 * 1024
 

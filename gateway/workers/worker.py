@@ -16,6 +16,7 @@ from partway.gateway.apis.manifests import MANIFESTS
 from partway.gateway.apis.switched_off import routes_of_switched_off
 from partway.gateway.core import Core
 from partway.gateway.fleet.prediction import PredictionPolicy
+from partway.gateway.http.peers import TrustedProxies
 from partway.gateway.http.routes import Route
 from partway.gateway.quota import NamedCounts
 from partway.gateway.settings.settings import Settings
@@ -62,7 +63,8 @@ class GatewayWorker(Core):
         self._predictions: dict[str, PredictionPolicy] = {}
         self._link = link
         self._draining: asyncio.Task[None] | None = None
-        self._forwarding = ParentForwarding(requests)
+        proxies = TrustedProxies(settings.trusted_proxies)
+        self._forwarding = ParentForwarding(requests, counts, proxies)
         self._signatures = SignaturesOfParent(link.send)
         if isinstance(self.authenticator, SigV4Authentication):
             self.authenticator.use_signature = self._signatures.use
@@ -71,7 +73,7 @@ class GatewayWorker(Core):
 
     def _status_routes(self) -> tuple[Route, ...]:
         own = (each for each in self.status.routes if each.path is not METRICS)
-        return (*own, self._forwarding.route(METRICS, reserved=True))
+        return (*own, self._forwarding.reserved_route(METRICS))
 
     def _routes_of_parent(self, manifest: Manifest) -> Iterator[Route]:
         if manifest.name not in self.settings.apis:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 import signal
 
@@ -14,6 +15,7 @@ from partway.gateway.cli.process import (
     stop_on_signals,
 )
 from partway.gateway.containers.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.limits import MAX_FORWARDED
 from partway.gateway.settings.settings import Settings
 
 
@@ -21,6 +23,8 @@ def test_each_connection_is_a_descriptor():
     loaded = Settings(max_connections=1000, max_streams=100, max_requests=10)
     assert descriptors_of(loaded) == 1110 + MAX_IDLE_CONNECTIONS
     assert descriptors_of(loaded, 3) == 1310 + MAX_IDLE_CONNECTIONS
+    with_workers = dataclasses.replace(loaded, workers=2)
+    assert descriptors_of(with_workers) == 1110 + MAX_IDLE_CONNECTIONS + MAX_FORWARDED
 
 
 @pytest.mark.parametrize(("needed", "warns"), [(100, False), (101, True)])
