@@ -16,6 +16,9 @@ MAX_UNSENT: Final = 64 * 1024 * 1024
 #: Seconds for a worker's process to start, and to accept connections.
 START_TIMEOUT: Final = 20.0
 
+#: Seconds for the nursery to fork a worker: milliseconds pass. The parent's loop waits meanwhile.
+NURSERY_TIMEOUT: Final = 5.0
+
 #: Seconds for a worker to apply a table, or to answer an order. A loop that is held up for longer
 #: serves nobody.
 ORDER_TIMEOUT: Final = 10.0

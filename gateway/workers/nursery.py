@@ -6,14 +6,20 @@ memory, and inherits nothing that runs.
 
 from __future__ import annotations
 
+import errno
 import gc
+import logging
 import os
 import pickle
 import signal
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
+
+from partway.gateway.workers.limits import NURSERY_TIMEOUT
+
+log = logging.getLogger("partway.workers")
 
 #: The signals that end or change a gateway: a worker obeys its parent alone.
 _OF_THE_PARENT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -23,8 +29,12 @@ _PID: Final = struct.Struct(">i")
 _MOST_DESCRIPTORS: Final = 64
 
 
-class NurseryGone(Exception):
-    """The nursery has ended, so no worker can be started."""
+class WorkersError(Exception):
+    """A gateway cannot start its workers; the message says why."""
+
+
+class NurseryGone(WorkersError):
+    """The nursery has ended or is stuck, so no worker can be started."""
 
 
 class Nursery:
@@ -46,6 +56,7 @@ class Nursery:
                 exit status.
         """
         ours, theirs = socket.socketpair()
+        ours.settimeout(NURSERY_TIMEOUT)  # the loop waits for its answers
         gc.collect()
         gc.freeze()  # a collection would write to pages that all share
         if os.fork() == 0:
@@ -54,6 +65,8 @@ class Nursery:
             try:
                 _serve(theirs, work)
                 status = 0
+            except Exception:  # os._exit would drop it
+                log.exception("the process that starts workers has failed")
             finally:
                 os._exit(status)
         theirs.close()
@@ -67,7 +80,8 @@ class Nursery:
             descriptors: the worker has copies of them, in this order.
 
         Raises:
-            NurseryGone: the nursery has ended.
+            OSError: no process, or no descriptor, can be had now.
+            NurseryGone: the nursery has ended, or is stuck.
         """
         data = pickle.dumps(order)
         try:
@@ -75,7 +89,12 @@ class Nursery:
             self._control.sendall(data)
             (pid,) = _PID.unpack(_received(self._control, _PID.size))
         except (OSError, EOFError) as error:
-            raise NurseryGone(f"the process that starts workers has ended: {error}") from None
+            self.close()  # a late answer would be taken for the next one's
+            raise NurseryGone(
+                f"the process that starts workers does not answer ({error}): restart the gateway"
+            ) from None
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
         return int(pid)
 
     def close(self) -> None:
@@ -92,20 +111,38 @@ def _serve(control: socket.socket, work: Callable[[Any, Sequence[int]], int]) ->
         head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, _MOST_DESCRIPTORS)
         if not head:
             return
-        length, _ = _HEAD.unpack(head + _received(control, _HEAD.size - len(head)))
+        length, number = _HEAD.unpack(head + _received(control, _HEAD.size - len(head)))
         data = _received(control, length)
-        pid = os.fork()
+        # The system drops descriptors that have no room here.
+        pid = -errno.EMFILE if len(descriptors) < number else _forked()
         if pid == 0:
             control.close()
-            status = 1
-            try:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                status = work(pickle.loads(data), descriptors)  # noqa: S301 (from the parent)
-            finally:
-                os._exit(status)
+            _work(work, data, descriptors)
         for each in descriptors:
             os.close(each)
         control.sendall(_PID.pack(pid))
+
+
+def _forked() -> int:
+    """Fork; return as :func:`os.fork` does, or a negative error number."""
+    try:
+        return os.fork()
+    except OSError as error:
+        return -(error.errno or errno.EAGAIN)
+
+
+def _work(
+    work: Callable[[Any, Sequence[int]], int], data: bytes, descriptors: Sequence[int]
+) -> NoReturn:
+    """Run a worker, and end this process."""
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        status = work(pickle.loads(data), descriptors)  # noqa: S301 (from the parent)
+    except Exception:  # os._exit would drop it
+        log.exception("a worker has failed")
+    finally:
+        os._exit(status)
 
 
 def _received(connection: socket.socket, size: int) -> bytes:
