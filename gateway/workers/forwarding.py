@@ -30,8 +30,10 @@ from partway.gateway.workers.messages import (
     ForwardedHead,
     ToClient,
     WantBody,
+    as_bytes,
+    as_text,
 )
-from partway.protocol.errors import InputValidationError, ServiceUnavailable
+from partway.protocol.errors import ApiError, ClientLeft, ServiceUnavailable
 
 OPERATION: Final = "Forwarded"
 
@@ -104,47 +106,108 @@ class ParentForwarding:
                 reader, writer = await asyncio.open_unix_connection(self._path)
         except OSError:  # a TimeoutError is one
             raise ServiceUnavailable(
-                "the part of the gateway that answers this is starting; try again"
+                "the part of the gateway that answers this takes no request now; try again"
             ) from None
         link = WorkerLink(reader, writer, TO_CLIENT)
         try:
-            link.send(_head(exchange))
-            await self._answer(exchange, link)
-        except (LinkBroken, ConnectionError):
+            await _ForwardedRequest(exchange, link).run()
+        except ClientLeft:  # an OSError too
+            raise
+        except (LinkBroken, OSError):
             raise ServiceUnavailable(
                 "the part of the gateway that answers this has ended; try again"
             ) from None
         finally:
             link.abort()
 
-    async def _answer(self, exchange: Exchange, link: WorkerLink[ToClient]) -> None:
-        feeding: asyncio.Task[None] | None = None
-        try:
-            async for message in link.messages():
-                if isinstance(message, WantBody):
-                    feeding = asyncio.create_task(_feed(exchange, link), name="forwarded body")
-                elif await _passed_on(exchange, message):
-                    return
-        finally:
-            if feeding is not None:
-                feeding.cancel()
-                await asyncio.wait((feeding,))
-        if exchange.answered:
-            exchange.abort()
-        else:
-            raise LinkBroken("the parent has ended the connection")
-
 
 def _places(number: int, counts: NamedCounts, name: str) -> Quota:
     return Quota(QuotaLimits(number, number // SHARE_OF_ONE), counts, name)
 
 
+class _ForwardedRequest:
+    """A request on its way to the parent, and its answer on the way back."""
+
+    def __init__(self, exchange: Exchange, link: WorkerLink[ToClient]) -> None:
+        self._exchange = exchange
+        self._link = link
+        self._wanted = asyncio.Event()
+        self._client_left = False
+
+    async def run(self) -> None:
+        """Return when the answer is over.
+
+        Raises:
+            ClientLeft: the client has left.
+            LinkBroken: the parent has ended before it has answered.
+            OSError: as LinkBroken.
+        """
+        feeding: asyncio.Task[None] | None = None
+        try:
+            self._link.send(_head(self._exchange))
+            async for message in self._link.messages():
+                if isinstance(message, WantBody):
+                    self._wanted.set()
+                    if feeding is None:
+                        feeding = asyncio.create_task(self._feed(), name="forwarded body")
+                elif await self._passed_on(message):
+                    return
+        finally:
+            if feeding is not None:
+                feeding.cancel()
+                await asyncio.wait((feeding,))
+        if self._client_left:
+            raise ClientLeft
+        if not self._exchange.answered:
+            raise LinkBroken("the parent has ended the connection")
+        self._exchange.abort()
+
+    async def _passed_on(self, message: ToClient) -> bool:
+        """Pass a part of the answer on to the client; return whether it was the last."""
+        exchange = self._exchange
+        match message:
+            case AnswerAtOnce(status, headers, body):
+                if message.is_recognised:
+                    exchange.recognised()
+                else:
+                    exchange.visitor.account.draw(message.cost)
+                exchange.respond(status, body, _as_texts(headers))
+                return True
+            case AnswerBegin(status, headers, first):
+                if message.is_recognised:
+                    exchange.recognised()
+                await exchange.begin(status, _as_texts(headers), first)
+            case AnswerPart(data):
+                await exchange.write(data)
+            case AnswerEnd(last, otherwise):
+                await exchange.end(last, otherwise)
+                return True
+        return False
+
+    async def _feed(self) -> None:
+        """Pass the request's body on, a piece each time that the parent wants one."""
+        link = self._link
+        try:
+            async for piece in self._exchange.chunks(MAX_FORWARDED_BODY):
+                self._wanted.clear()
+                link.send(ForwardedBody(piece))
+                await self._wanted.wait()
+            link.send(ForwardedBody(b""))
+        except ApiError as error:
+            link.send(ForwardedBody(b"", error.name, error.message))
+        except ClientLeft:
+            self._client_left = True
+            link.abort()
+        except LinkBroken:
+            link.abort()
+
+
 def _head(exchange: Exchange) -> ForwardedHead:
     return ForwardedHead(
         exchange.method,
-        exchange.path,
-        exchange.query,
-        tuple(exchange.raw_headers),
+        as_bytes(exchange.path),
+        as_bytes(exchange.query),
+        tuple((as_bytes(name), as_bytes(value)) for name, value in exchange.raw_headers),
         exchange.version,
         exchange.peer,
         exchange.encrypted,
@@ -152,35 +215,5 @@ def _head(exchange: Exchange) -> ForwardedHead:
     )
 
 
-async def _passed_on(exchange: Exchange, message: ToClient) -> bool:
-    """Pass a part of the answer on to the client; return whether it was the last."""
-    match message:
-        case AnswerAtOnce() | AnswerBegin() if message.is_recognised:
-            exchange.recognised()
-    match message:
-        case AnswerAtOnce(status, headers, body):
-            exchange.respond(status, body, headers)
-            return True
-        case AnswerBegin(status, headers, first):
-            await exchange.begin(status, headers, first)
-        case AnswerPart(data):
-            await exchange.write(data)
-        case AnswerEnd(last, otherwise):
-            await exchange.end(last, otherwise)
-            return True
-    return False
-
-
-async def _feed(exchange: Exchange, link: WorkerLink[ToClient]) -> None:
-    """Pass the request's body on, as the parent takes it."""
-    try:
-        async for piece in exchange.chunks(MAX_FORWARDED_BODY):
-            link.send(ForwardedBody(piece))
-            await link.room()
-    except InputValidationError as error:
-        link.send(ForwardedBody(b"", error.message))
-        return
-    except ConnectionError:  # the client or the parent has left
-        link.abort()
-        return
-    link.send(ForwardedBody(b""))
+def _as_texts(headers: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: as_text(value) for name, value in headers.items()}

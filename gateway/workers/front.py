@@ -7,10 +7,8 @@ import itertools
 import logging
 import os
 import socket
-import tempfile
 from collections.abc import Collection, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
@@ -82,8 +80,7 @@ class WorkersFront:
         self._nursery = workers.nursery
         self._memory = workers.memory
         self._counts = workers.counts
-        self._folder: Final = tempfile.TemporaryDirectory(prefix="partway-")
-        self._requests = ForwardedRequests(gateway.dispatcher, has_names=gateway.authenticator.asks)
+        self._requests = ForwardedRequests(gateway.dispatcher)
         self._listening: Listening | None = None
         self._slots: list[Slot] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -109,8 +106,7 @@ class WorkersFront:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
             NurseryGone: no worker can be started.
         """
-        path = str(Path(self._folder.name, "requests"))
-        await self._requests.start(path)
+        path = await self._requests.start()
         gateway = self._gateway
         for endpoint, variants in gateway.router.table.items():
             self._instances[endpoint] = frozenset(
@@ -165,7 +161,6 @@ class WorkersFront:
         await self._requests.shutdown(timeout)
         self._nursery.close()
         os.close(self._memory)
-        self._folder.cleanup()
 
     # --- Slots -----------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ RESTART_LONGEST: Final = 10.0
 #: A worker that has served for this time counts as good: the next wait is the shortest.
 PROVEN_AFTER: Final = 60.0
 
-#: Seconds for the parent to accept a forwarded request.
+#: Seconds for the parent to accept a forwarded request or to decide about a signature, and for a
+#: worker to take the last of an answer.
 FORWARD_TIMEOUT: Final = 5.0
 
 #: Requests for metrics that workers forward at a time, beside those of MAX_FORWARDED.

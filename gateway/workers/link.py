@@ -16,11 +16,18 @@ from partway.gateway.workers.messages import Message, encoded
 
 _LENGTH: Final = struct.Struct(">I")
 
+#: Bytes that are read at once to be dropped.
+_DROPPED_AT_ONCE: Final = 64 * 1024
+
 _M = TypeVar("_M")
 
 
 class LinkBroken(Exception):
     """The other side has ended, takes nothing more, or sends no messages; the text says which."""
+
+
+class MessageTooLong(LinkBroken):
+    """A message is longer than a link takes; it is not sent, and the link goes on."""
 
 
 class WorkerLink(Generic[_M]):
@@ -48,11 +55,15 @@ class WorkerLink(Generic[_M]):
         """Send a message; it is dropped if the other side has ended.
 
         Raises:
+            MessageTooLong: the message is too long.
             LinkBroken: the other side takes nothing for so long that too much is unsent.
         """
         if self._writer.is_closing():
             return
         data = encoded(message)
+        if len(data) > MAX_MESSAGE:
+            what = type(message).__name__
+            raise MessageTooLong(f"a {what} has {len(data)} bytes, more than {MAX_MESSAGE}")
         self._writer.write(_LENGTH.pack(len(data)) + data)
         if self.unsent_bytes > MAX_UNSENT:
             self.abort()
@@ -65,7 +76,7 @@ class WorkerLink(Generic[_M]):
             LinkBroken: something else than messages has come.
         """
         while True:
-            with suppress(asyncio.IncompleteReadError, ConnectionError):
+            with suppress(asyncio.IncompleteReadError, OSError):
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 if length > MAX_MESSAGE:
                     raise LinkBroken(f"a message has {length} bytes, more than {MAX_MESSAGE}")
@@ -86,13 +97,23 @@ class WorkerLink(Generic[_M]):
         """Return when the other side has room for more messages.
 
         Raises:
-            ConnectionError: it has ended.
+            OSError: it has ended.
         """
         await self._writer.drain()
 
+    async def other_side_ends(self, seconds: float) -> None:
+        """Drop everything that comes until the other side ends, for at most so many seconds.
+
+        A Unix socket that is closed with unread bytes takes back what the other side has not read.
+        """
+        with suppress(OSError):  # a TimeoutError is one
+            async with asyncio.timeout(seconds):
+                while await self._reader.read(_DROPPED_AT_ONCE):
+                    pass
+
     async def aclose(self) -> None:
         """Send what is unsent, and close; the other side may have ended."""
-        with suppress(ConnectionError):
+        with suppress(OSError):
             self._writer.close()
             await self._writer.wait_closed()
 

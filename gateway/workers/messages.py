@@ -160,12 +160,15 @@ ToParent: TypeAlias = (
 
 
 class ForwardedHead(msgspec.Struct, frozen=True, tag="request"):
-    """The head of a request that a worker forwards, as its client has sent it."""
+    """The head of a request that a worker forwards, as its client has sent it.
+
+    Bytes are what :func:`as_bytes` makes of text: MessagePack takes no text that is not UTF-8.
+    """
 
     method: str
-    path: str
-    query: str
-    headers: tuple[tuple[str, str], ...]
+    path: bytes
+    query: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
     version: str
     peer: str
     encrypted: bool
@@ -173,41 +176,46 @@ class ForwardedHead(msgspec.Struct, frozen=True, tag="request"):
 
 
 class ForwardedBody(msgspec.Struct, frozen=True, tag="body"):
-    """A piece of a request's body; an empty one is its end.
+    """A piece of a request's body, for one :class:`WantBody`; an empty one is its end.
 
     Attributes:
-        fault: why the body is not valid HTTP; empty for a valid one.
+        error: the name of the error that ends the body; empty for none.
+        message: that error's message.
     """
 
     data: bytes
-    fault: str = ""
+    error: str = ""
+    message: str = ""
 
 
 ToOperation: TypeAlias = ForwardedHead | ForwardedBody
 
 
 class WantBody(msgspec.Struct, frozen=True, tag="want-body"):
-    """The operation reads the body from now on."""
+    """The operation waits for a piece of the body."""
 
 
 class AnswerAtOnce(msgspec.Struct, frozen=True, tag="whole"):
     """A whole answer.
 
     Attributes:
+        headers: values are bytes as in :class:`ForwardedHead`.
         is_recognised: whether the request's sender is known, and was not at fault.
+        cost: CPU seconds that the parent charges if it is not.
     """
 
     status: int
-    headers: dict[str, str]
+    headers: dict[str, bytes]
     body: bytes
     is_recognised: bool
+    cost: float
 
 
 class AnswerBegin(msgspec.Struct, frozen=True, tag="begin"):
     """The head of an answer in pieces, with the first one; see :class:`AnswerAtOnce`."""
 
     status: int
-    headers: dict[str, str]
+    headers: dict[str, bytes]
     first: bytes
     is_recognised: bool
 
@@ -250,6 +258,16 @@ TO_WORKER: Final = msgspec.msgpack.Decoder(ToWorker, dec_hook=_made)
 TO_PARENT: Final = msgspec.msgpack.Decoder(ToParent, dec_hook=_made)
 TO_OPERATION: Final = msgspec.msgpack.Decoder(ToOperation)
 TO_CLIENT: Final = msgspec.msgpack.Decoder(ToClient)
+
+
+def as_bytes(text: str) -> bytes:
+    """Return text of HTTP as it came: bytes that are not UTF-8 are surrogates in it."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def as_text(data: bytes) -> str:
+    """Return the text of which :func:`as_bytes` makes these bytes."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def encoded(message: Message) -> bytes:

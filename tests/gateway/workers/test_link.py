@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from partway.gateway.workers import link as module
-from partway.gateway.workers.link import LinkBroken, WorkerLink
+from partway.gateway.workers.link import LinkBroken, MessageTooLong, WorkerLink
 from partway.gateway.workers.messages import (
     TO_PARENT,
     TO_WORKER,
@@ -73,6 +73,32 @@ async def test_a_side_that_takes_nothing_ends_the_link(pair, monkeypatch):
 
     with pytest.raises(LinkBroken, match="1000000 bytes of messages are unsent"):
         send_much()
+
+
+async def test_a_message_that_is_too_long_is_not_sent(pair, monkeypatch):
+    """The link takes the next one."""
+    monkeypatch.setattr(module, "MAX_MESSAGE", 100)
+    parent, worker = pair
+    with pytest.raises(MessageTooLong, match="a CutInstance has"):
+        parent.send(CutInstance("i" * 100))
+    parent.send(CutInstance("i"))
+    assert await anext(worker.messages()) == CutInstance("i")
+
+
+async def test_what_comes_is_dropped_until_the_other_side_ends(pair):
+    parent, worker = pair
+    for _ in range(10):
+        worker.send(InstanceIdle("i" * 100_000))
+    waiting = asyncio.create_task(parent.other_side_ends(60))
+    await worker.room()
+    assert not waiting.done()
+    await worker.aclose()
+    await waiting
+
+
+async def test_it_is_dropped_for_a_time(pair):
+    parent, _ = pair
+    await parent.other_side_ends(0)
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,11 @@ def test_a_worker_gets_what_was_sent(message):
 
 
 def test_requests_and_answers_come_as_they_went():
-    head = ForwardedHead("POST", "/%C3%A4", "a=b", (("A", "1"), ("a", "2")), "2", "p", True, "id")
+    head = ForwardedHead(
+        "POST", b"/%C3%A4", b"a=b", ((b"A", b"1"), (b"a", b"\xe9")), "2", "p", True, "id"
+    )
     assert TO_OPERATION.decode(encoded(head)) == head
-    begin = AnswerBegin(200, {"a": "b"}, b"\x00", is_recognised=True)
+    begin = AnswerBegin(200, {"a": b"\xe9"}, b"\x00", is_recognised=True)
     assert TO_CLIENT.decode(encoded(begin)) == begin
 
 
