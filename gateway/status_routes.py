@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -32,8 +32,8 @@ class Status:
     def __init__(self, streams: Streams, is_ready: Callable[[], bool]) -> None:
         self._streams = streams
         self._is_ready = is_ready
-        #: Returns the pages of further processes of the gateway, by their names.
-        self.further_pages: Callable[[], Awaitable[Mapping[str, str]]] | None = None
+        #: Returns the page of all processes of the gateway; None for the only process.
+        self.page_of_all: Callable[[], Awaitable[bytes]] | None = None
         self._page = b""
         self._page_made_at = -math.inf
 
@@ -66,11 +66,8 @@ class Status:
     async def metrics(self, exchange: Exchange, *_: object) -> None:
         """Answer with the metrics, made once a second at most: that walks all open streams."""
         now = time.monotonic()
-        if now - self._page_made_at >= METRICS_AGE:
-            self._page = generate_latest(self._streams.metrics.registry)
-            if self.further_pages is not None:
-                from partway.gateway.metrics.merged_pages import merged_pages
-
-                self._page = merged_pages(self._page.decode(), await self.further_pages())
-            self._page_made_at = now
+        if self.page_of_all is not None:
+            self._page = await self.page_of_all()
+        elif now - self._page_made_at >= METRICS_AGE:
+            self._page, self._page_made_at = generate_latest(self._streams.metrics.registry), now
         exchange.respond(200, self._page, {"Content-Type": CONTENT_TYPE_LATEST})

@@ -158,7 +158,8 @@ async def serve(
     """
     tls = None
     try:
-        with suppress(TlsUnavailable):  # the port is opened once the disk takes a certificate
+        # The port is opened once the disk takes a certificate; a worker can open none later.
+        with suppress(TlsUnavailable) if workers is None else nullcontext():
             tls = None if loaded.tls_port is None else _tls(loaded, LoopClock())
         warnings: list[LogLine] = []
         with data_directory(loaded, warnings) or nullcontext() as data:
@@ -207,13 +208,15 @@ async def _serve(
     stop = stop_on_signals(again=gateway.hasten)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
     try:
-        listening = await (gateway.start() if workers is None else workers.start(gateway))
+        listening = await (gateway.start() if workers is None else workers.start(gateway, stop))
     except OSError as error:
         where = error.filename
         flag = "--port" if where == f"{loaded.host}:{loaded.port}" else "--tls-port"
         why = f"cannot listen on {where}: {error.strerror}"
         say_failure(_NAME, f"{why}; choose another with --host or {flag}")
         return 1
+    if listening is None:
+        return int(not stop.is_set())
     for warning in warnings:
         log.warning(warning)
     async with AsyncExitStack() as up:

@@ -6,11 +6,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from partway.gateway.access.authentication import AuthenticatorError
 from partway.gateway.cli.process import run_loop
+from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.timing.clock import LoopClock
+from partway.gateway.tls.trust import TlsError
 from partway.gateway.workers.front import WorkersSetup
 from partway.gateway.workers.link import LinkBroken, WorkerLink
-from partway.gateway.workers.messages import TO_WORKER
+from partway.gateway.workers.messages import TO_WORKER, WorkerRefuses
 from partway.gateway.workers.nursery import Nursery
 from partway.gateway.workers.shared_counts import SharedCounts
 from partway.gateway.workers.slot import Descriptors, WorkerOrder
@@ -34,9 +37,14 @@ def _serve_worker(order: WorkerOrder, descriptors: Sequence[int]) -> int:
 
 async def _serve(order: WorkerOrder, descriptors: Descriptors) -> int:
     link = await WorkerLink.over(descriptors.link, TO_WORKER)
-    tls = _tls(order)
     counts = SharedCounts(descriptors.counts, order.rows, order.row)
-    worker = GatewayWorker(order.settings, counts, order.requests, link)
+    try:
+        tls = _tls(order)
+        worker = GatewayWorker(order.settings, counts, order.requests, link)
+    except (AuthenticatorError, SettingsError, TlsError) as error:  # a file has changed
+        link.send(WorkerRefuses(str(error)))
+        await link.aclose()
+        return 1
     try:
         await worker.run(descriptors.sockets, None if tls is None else tls.reloaded.context)
     except LinkBroken:

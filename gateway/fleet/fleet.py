@@ -35,6 +35,7 @@ class Fleet:
 
     Attributes:
         on_change: called with an endpoint's name when the endpoint has changed or ended.
+        on_routed: called with an endpoint's name before, when the router knows of that.
         on_end: called with the names of the remaining endpoints when one has ended.
         on_readiness: called when :attr:`is_ready` has changed.
     """
@@ -42,6 +43,7 @@ class Fleet:
     def __init__(self, router: Router, means: Means) -> None:
         self.router = router
         self.on_change: Callable[[str], object] = lambda _: None
+        self.on_routed: Callable[[str], object] = lambda _: None
         self.on_end: Callable[[Collection[str]], object] = lambda _: None
         self.on_readiness: Callable[[], object] = lambda: None
         self._is_ready = False
@@ -253,4 +255,5 @@ class Fleet:
     def _changed(self, name: str) -> None:
         deployment = self._deployments.get(name)
         self.router.update(name, None if deployment is None else deployment.routed())
+        self.on_routed(name)
         self.on_change(name)

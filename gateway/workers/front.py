@@ -7,20 +7,23 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
+from partway.gateway.fleet.prediction import PredictionPolicy
+from partway.gateway.fleet.routing.router import RoutedVariant
 from partway.gateway.gateway import Gateway
-from partway.gateway.network.listening import sockets_of_slots
+from partway.gateway.network.listening import close_all, sockets_of_slots
 from partway.gateway.ports import Listening
+from partway.gateway.timing.deadlines import before
 from partway.gateway.workers.forwarded_requests import ForwardedRequests
-from partway.gateway.workers.limits import METRICS_TIMEOUT, ORDER_TIMEOUT
+from partway.gateway.workers.limits import DRAIN_MARGIN
 from partway.gateway.workers.messages import (
     Applied,
     CutInstance,
-    Drain,
+    Drained,
     GiveMetrics,
     Hasten,
     InstanceIdle,
@@ -35,14 +38,18 @@ from partway.gateway.workers.messages import (
     WorkerListens,
     WorkerMetrics,
 )
-from partway.gateway.workers.nursery import Nursery
+from partway.gateway.workers.nursery import Nursery, WorkersError
 from partway.gateway.workers.shared_counts import SharedCounts, shared_memory
 from partway.gateway.workers.signature_use import signature_answer
 from partway.gateway.workers.slot import Slot, WorkerOrder
+from partway.gateway.workers.worker_pages import WorkerPages
 from partway.gateway.workers.worker_ports import PortSockets, address_of
-from partway.log_lines import LogLine
+from partway.log_lines import LogLine, say_failure
 
 log = logging.getLogger("partway.workers")
+
+#: An endpoint as the workers know it.
+_Known: TypeAlias = tuple[tuple[RoutedVariant, ...], PredictionPolicy]
 
 
 class WorkersSetup:
@@ -61,15 +68,30 @@ class WorkersSetup:
         self.memory: Final = shared_memory(number + 1)
         self.counts: Final = SharedCounts(self.memory, number + 1, 0)
 
-    async def start(self, gateway: Gateway) -> Listening:
-        """Start a gateway behind the workers; return its addresses.
+    async def start(self, gateway: Gateway, stop: asyncio.Event) -> Listening | None:
+        """Start a gateway behind the workers.
+
+        Args:
+            stop: ends the start.
+
+        Returns:
+            The addresses; None if the start was ended, or if the workers cannot be started, which
+            is said on standard error.
 
         Raises:
             Exception: as :meth:`.WorkersFront.open`, and as :meth:`.Gateway.start_behind`.
         """
         front = WorkersFront(gateway, self)
-        await gateway.start_behind(front)
-        return front.listening
+
+        async def started() -> Listening:
+            await gateway.start_behind(front)
+            return front.listening
+
+        try:
+            return await before(stop, started())
+        except WorkersError as error:
+            say_failure("partway serve", str(error))
+            return None
 
 
 class WorkersFront:
@@ -86,10 +108,11 @@ class WorkersFront:
         self._tasks: list[asyncio.Task[None]] = []
         self._starting: set[Slot] = set()
         self._are_up = asyncio.Event()
+        self._is_ending = False
         self._numbers = itertools.count(1)
-        #: The instances of each endpoint, as the workers know them.
-        self._instances: dict[str, frozenset[str]] = {}
-        self._pages: dict[tuple[Slot, int], asyncio.Future[str]] = {}
+        #: The endpoints in the workers' tables.
+        self._known: dict[str, _Known] = {}
+        self._pages = WorkerPages(gateway.streams.metrics.registry, self._ask, gateway.clock)
 
     @property
     def listening(self) -> Listening:
@@ -104,21 +127,37 @@ class WorkersFront:
 
         Raises:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
-            NurseryGone: no worker can be started.
+            WorkersError: a worker cannot be started.
         """
+        try:
+            await self._open()
+        except BaseException:
+            self.close()
+            await self.shutdown(0)
+            raise
+
+    async def _open(self) -> None:
         path = await self._requests.start()
         gateway = self._gateway
         for endpoint, variants in gateway.router.table.items():
-            self._instances[endpoint] = frozenset(
-                each.id for variant in variants for each in variant.instances
-            )
-            self._look_after(self._instances[endpoint])
-        gateway.router.on_update = self._updated
+            self._known[endpoint] = variants, gateway.prediction_of(endpoint)
+            self._look_after(_instances_of(self._known[endpoint]))
+        gateway.fleet.on_routed = self._changed
         gateway.fleet.on_readiness = self._tell_readiness
-        gateway.status.further_pages = self._metrics
+        gateway.status.page_of_all = self._pages.page
         self._slots = await self._made_slots(path)
         self._starting = {*self._slots}
         self._tasks = [asyncio.create_task(each.run(), name="worker") for each in self._slots]
+        await self._all_up()
+        for task in self._tasks:
+            task.add_done_callback(self._lost)
+
+    async def _all_up(self) -> None:
+        """Return once all workers accept connections.
+
+        Raises:
+            WorkersError: a worker cannot be started.
+        """
         up = asyncio.create_task(self._are_up.wait())
         try:
             await asyncio.wait((up, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
@@ -127,7 +166,6 @@ class WorkersFront:
         for task in self._tasks:
             if task.done():
                 task.result()
-            task.add_done_callback(self._lost)
 
     def _lost(self, task: asyncio.Task[None]) -> None:
         """Say that a slot has no worker any more; the others go on."""
@@ -136,14 +174,16 @@ class WorkersFront:
 
     def announce_end(self) -> None:
         """Have the workers end as the gateway does."""
-        self._send(Drain())
+        self._is_ending = True
+        for each in self._slots:
+            each.drain()
 
     async def drain(self) -> None:
         """Return once all workers have ended."""
         settings = self._gateway.settings
         longest = settings.shutdown_grace + settings.shutdown_spread + settings.shutdown_hard
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=longest + ORDER_TIMEOUT)
+            await asyncio.wait(self._tasks, timeout=longest + DRAIN_MARGIN)
 
     def hasten(self) -> None:
         self._send(Hasten())
@@ -159,6 +199,7 @@ class WorkersFront:
             each.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._requests.shutdown(timeout)
+        await self._pages.aclose()
         self._nursery.close()
         os.close(self._memory)
 
@@ -171,7 +212,12 @@ class WorkersFront:
         tls: list[list[socket.socket]] = [[] for _ in plain]
         tls_port = None
         if settings.tls_port is not None:
-            tls = await _sockets(settings.host, settings.tls_port, number)
+            try:
+                tls = await _sockets(settings.host, settings.tls_port, number)
+            except OSError:
+                for each in plain:
+                    close_all(each)
+                raise
             tls_port = address_of(tls[0])[1]
         self._listening = Listening(*address_of(plain[0]), tls_port)
         slots = []
@@ -187,24 +233,22 @@ class WorkersFront:
 
     def started(self, slot: Slot) -> None:
         gateway = self._gateway
-        for endpoint in self._instances:
+        for endpoint in self._known:
             slot.send(self._table(endpoint))
         slot.send(SetReadiness(gateway.fleet.is_ready))
         slot.send(Listen())
 
     def ended(self, slot: Slot, unapplied: Collection[str]) -> None:
         self._counts.clear(slot.order.row)
+        self._pages.ended(slot.order.row)
         self._no_longer_chosen(unapplied)
-        router = self._gateway.router
-        for instances in self._instances.values():
-            for each in instances:
-                router.check_idle(each)
-        for (owner, _), page in self._pages.items():
-            if owner is slot and not page.done():
-                page.cancel()
+        for load in [*self._gateway.router.loads.values()]:
+            load.check_idle()
+        if self._is_ending and not slot.has_drained:
+            log.error(LogLine("a worker has ended without its drain", worker=slot.order.row))
+            self._gateway.end_has_failed = True
 
     def said(self, slot: Slot, message: ToParent) -> None:
-        router = self._gateway.router
         match message:
             case WorkerListens():
                 self._starting.discard(slot)
@@ -213,80 +257,76 @@ class WorkersFront:
             case Applied(number):
                 self._no_longer_chosen(slot.applied(number))
             case InstanceIdle(instance):
-                router.check_idle(instance)
+                if (load := self._gateway.router.loads.get(instance)) is not None:
+                    load.check_idle()
             case InstanceUnreachable(instance):
-                router.unreachable(instance)
+                if (load := self._gateway.router.loads.get(instance)) is not None:
+                    load.on_unreachable()
             case UseSignature():
                 authenticator, now = self._gateway.authenticator, self._gateway.wall_clock()
                 assert isinstance(authenticator, SigV4Authentication), "as in the worker"
                 slot.send(signature_answer(authenticator.used, message, now))
             case WorkerMetrics(number, page):
-                future = self._pages.get((slot, number))
-                if future is not None and not future.done():
-                    future.set_result(page)
+                self._pages.came(slot.order.row, number, page)
+            case Drained(has_failed):
+                self._gateway.end_has_failed |= has_failed
 
     def _send(self, message: ToWorker) -> None:
         for each in self._slots:
             each.send(message)
 
+    def _ask(self, message: GiveMetrics) -> set[int]:
+        return {each.order.row for each in self._slots if each.send(message)}
+
     # --- Tables ----------------------------------------------------------------------------------
 
     def _table(self, endpoint: str) -> Table:
+        variants, prediction = self._known.get(endpoint, (None, PredictionPolicy()))
+        return Table(next(self._numbers), endpoint, variants, prediction)
+
+    def _changed(self, endpoint: str) -> None:
+        """Tell the workers of an endpoint's change, if it is any to them."""
         gateway = self._gateway
         variants = gateway.router.find(endpoint)
-        return Table(next(self._numbers), endpoint, variants, gateway.prediction_of(endpoint))
-
-    def _updated(self, endpoint: str) -> None:
-        """Tell the workers of an endpoint's change."""
-        router = self._gateway.router
-        variants = router.find(endpoint)
-        before = self._instances.pop(endpoint, frozenset[str]())
-        if variants is not None:
-            self._instances[endpoint] = frozenset(
-                each.id for variant in variants for each in variant.instances
-            )
-            self._look_after(self._instances[endpoint] - before)
-        removed = before - self._instances.get(endpoint, frozenset())
+        now = None if variants is None else (variants, gateway.prediction_of(endpoint))
+        earlier = self._known.pop(endpoint, None)
+        if now is not None:
+            self._known[endpoint] = now
+        if now == earlier:
+            return
+        removed = _instances_of(earlier) - _instances_of(now)
+        self._look_after(_instances_of(now) - _instances_of(earlier))
         for slot in self._slots:
             if slot.send(self._table(endpoint), removed):
-                for each in removed:
-                    router.load(each).choosers += 1
-        if variants is None:
-            self._send(KeepOnly(tuple(self._instances)))
+                self._may_be_chosen(removed)
+        if now is None:
+            self._send(KeepOnly(tuple(self._known)))
+            self._pages.keep_only(self._known.keys())
 
     def _look_after(self, instances: Collection[str]) -> None:
         for each in instances:
             self._gateway.router.load(each).on_cut = partial(self._send, CutInstance(each))
 
+    def _may_be_chosen(self, instances: Collection[str]) -> None:
+        """Note that one more worker may choose instances that have left the table."""
+        for each in instances:
+            if (load := self._gateway.router.loads.get(each)) is not None:
+                load.choosers += 1
+
     def _no_longer_chosen(self, instances: Collection[str]) -> None:
         for each in instances:
-            self._gateway.router.load(each).choosers -= 1
-            self._gateway.router.check_idle(each)
+            if (load := self._gateway.router.loads.get(each)) is not None:
+                load.choosers -= 1
+                load.check_idle()
 
     def _tell_readiness(self) -> None:
         self._send(SetReadiness(self._gateway.fleet.is_ready))
 
-    # --- Metrics ---------------------------------------------------------------------------------
 
-    async def _metrics(self) -> Mapping[str, str]:
-        """Return the metrics of each worker by its number; without those that do not answer."""
-        number = next(self._numbers)
-        loop = asyncio.get_running_loop()
-        asked = {
-            slot: loop.create_future() for slot in self._slots if slot.send(GiveMetrics(number))
-        }
-        self._pages |= {(slot, number): future for slot, future in asked.items()}
-        try:
-            if asked:
-                await asyncio.wait(asked.values(), timeout=METRICS_TIMEOUT)
-        finally:
-            for slot in asked:
-                del self._pages[slot, number]
-        return {
-            str(slot.order.row): future.result()
-            for slot, future in asked.items()
-            if future.done() and not future.cancelled()
-        }
+def _instances_of(known: _Known | None) -> frozenset[str]:
+    """Return the ids of the instances of an endpoint."""
+    variants = () if known is None else known[0]
+    return frozenset(each.id for variant in variants for each in variant.instances)
 
 
 async def _sockets(host: str, port: int, number: int) -> list[list[socket.socket]]:

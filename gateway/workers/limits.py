@@ -19,9 +19,17 @@ START_TIMEOUT: Final = 20.0
 #: Seconds for the nursery to fork a worker: milliseconds pass. The parent's loop waits meanwhile.
 NURSERY_TIMEOUT: Final = 5.0
 
-#: Seconds for a worker to apply a table, or to answer an order. A loop that is held up for longer
-#: serves nobody.
-ORDER_TIMEOUT: Final = 10.0
+#: Seconds between two checks of a worker, and for it to answer one. A loop that is held up for
+#: longer serves nobody.
+CHECK_PAUSE: Final = 5.0
+CHECK_TIMEOUT: Final = 10.0
+
+#: Seconds for a worker's process to end after its drain, and after it was killed.
+END_TIMEOUT: Final = 5.0
+KILL_TIMEOUT: Final = 5.0
+
+#: Seconds that the parent waits for workers longer than their drain may take.
+DRAIN_MARGIN: Final = 10.0
 
 #: Seconds from a worker's end to the start of the next one in its place: at once after the first,
 #: longer after each that ended soon.

@@ -60,6 +60,10 @@ class Hasten(msgspec.Struct, frozen=True, tag="hasten"):
     """Cut the drain short."""
 
 
+class WorkerCheck(msgspec.Struct, frozen=True, tag="check"):
+    """Answer with :class:`WorkerChecked`: everything sent before is done then."""
+
+
 class GiveMetrics(msgspec.Struct, frozen=True, tag="give-metrics"):
     """Send the metrics; the worker answers with :class:`WorkerMetrics`."""
 
@@ -87,6 +91,7 @@ ToWorker: TypeAlias = (
     | KeepOnly
     | Drain
     | Hasten
+    | WorkerCheck
     | GiveMetrics
     | SignatureAnswer
 )
@@ -97,6 +102,16 @@ ToWorker: TypeAlias = (
 
 class WorkerListens(msgspec.Struct, frozen=True, tag="listening"):
     """The worker accepts connections."""
+
+
+class WorkerRefuses(msgspec.Struct, frozen=True, tag="refuses"):
+    """The worker cannot serve, and ends; ``reason`` says why."""
+
+    reason: str
+
+
+class WorkerChecked(msgspec.Struct, frozen=True, tag="checked"):
+    """The answer to :class:`WorkerCheck`."""
 
 
 class Applied(msgspec.Struct, frozen=True, tag="applied"):
@@ -118,7 +133,7 @@ class InstanceUnreachable(msgspec.Struct, frozen=True, tag="unreachable"):
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True, tag="metrics"):
-    """The metrics of a worker, in Prometheus' text format."""
+    """The metrics of a worker, in Prometheus' text format; empty for a page that is too long."""
 
     number: int
     page: str
@@ -147,6 +162,8 @@ class Drained(msgspec.Struct, frozen=True, tag="drained"):
 
 ToParent: TypeAlias = (
     WorkerListens
+    | WorkerRefuses
+    | WorkerChecked
     | Applied
     | InstanceIdle
     | InstanceUnreachable

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -16,22 +16,29 @@ from partway.gateway.settings.settings import Settings
 from partway.gateway.timing.clock import Clock, Timer
 from partway.gateway.timing.deadlines import set_or_over
 from partway.gateway.workers.limits import (
-    ORDER_TIMEOUT,
+    CHECK_PAUSE,
+    CHECK_TIMEOUT,
+    END_TIMEOUT,
+    KILL_TIMEOUT,
     PROVEN_AFTER,
     RESTART_LONGEST,
     RESTART_SHORTEST,
     START_TIMEOUT,
 )
-from partway.gateway.workers.link import LinkBroken, WorkerLink
+from partway.gateway.workers.link import LinkBroken, MessageTooLong, WorkerLink
 from partway.gateway.workers.messages import (
     TO_PARENT,
+    Drain,
     Drained,
     Table,
     ToParent,
     ToWorker,
+    WorkerCheck,
+    WorkerChecked,
     WorkerListens,
+    WorkerRefuses,
 )
-from partway.gateway.workers.nursery import Nursery
+from partway.gateway.workers.nursery import Nursery, WorkersError
 from partway.gateway.workers.worker_ports import PortSockets
 from partway.log_lines import LogLine
 
@@ -87,6 +94,7 @@ class Slot:
     Attributes:
         link: the link with the running worker; None between two.
         pid: its process.
+        has_drained: whether a worker has drained here, which is then the last one.
     """
 
     def __init__(
@@ -101,45 +109,60 @@ class Slot:
         self.order: Final = order
         self.link: WorkerLink[ToParent] | None = None
         self.pid = 0
+        self.has_drained = False
         self._sockets = sockets
         self._counts = counts
         self._nursery = nursery
         self._parent = parent
         self._clock = clock
         self._handle: int | None = None
-        self._stopped = asyncio.Event()
-        self._deadline: Timer | None = None
-        #: Tables that the worker has not applied: the timer of each, and the instances it removes.
-        self._unapplied: dict[int, tuple[Timer, Collection[str]]] = {}
+        #: Set once no further worker is to start.
+        self._last = asyncio.Event()
+        self._has_listened = False
+        #: Why the running worker ends, as far as it is known.
+        self._reason = ""
+        #: Of the start, the next check, or its answer.
+        self._timer: Timer | None = None
+        #: Tables that the worker has not applied: the instances that each removes, by its number.
+        self._unapplied: dict[int, Collection[str]] = {}
 
     # --- Its life --------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run workers until one has drained, or :meth:`stop` was called.
+        """Run workers until :meth:`drain` or :meth:`stop` was called, and close the sockets then.
 
         Raises:
-            NurseryGone: no worker can be started any more.
+            WorkersError: the first worker has ended before it accepted connections, or no further
+                one can be started.
         """
         wait = RESTART_SHORTEST
-        while True:
-            began = self._clock.time()
-            try:
+        try:
+            while not self._last.is_set():
+                began = self._clock.time()
                 await self._run_one()
-            finally:
-                self._end()
-            if self._stopped.is_set():
-                return
-            if self._clock.time() - began > PROVEN_AFTER:
-                wait = RESTART_SHORTEST
-            log.error(LogLine("a worker has ended; another one starts", worker=self.order.row))
-            await set_or_over(self._stopped, self._clock, wait)
-            if self._stopped.is_set():
-                return
-            wait = min(2 * wait, RESTART_LONGEST)
+                if self._last.is_set():
+                    return
+                if not self._has_listened:
+                    raise WorkersError(
+                        f"a worker has ended before it accepted connections: {self._reason}"
+                    )
+                if self._clock.time() - began > PROVEN_AFTER:
+                    wait = RESTART_SHORTEST
+                line = "a worker has ended; another one starts"
+                log.error(LogLine(line, worker=self.order.row, reason=self._reason))
+                await set_or_over(self._last, self._clock, wait)
+                wait = min(2 * wait, RESTART_LONGEST)
+        finally:
+            self.close()
+
+    def drain(self) -> None:
+        """Have the worker drain, and start no other one."""
+        self._last.set()
+        self.send(Drain())
 
     def stop(self) -> None:
         """Kill the worker, and start no other one."""
-        self._stopped.set()
+        self._last.set()
         self.kill("the gateway ends")
 
     def kill(self, reason: str) -> None:
@@ -148,80 +171,154 @@ class Slot:
             log.warning(
                 LogLine("a worker is killed", worker=self.order.row, pid=self.pid, reason=reason)
             )
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            self._reason = self._reason or reason
+            self._signal()
 
     def close(self) -> None:
-        """Close the sockets: nothing accepts there any more."""
+        """Close the sockets: the system gives them no connection any more."""
         for each in (*self._sockets.plain, *self._sockets.tls):
             each.close()
 
     async def _run_one(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            sockets = [each.fileno() for each in (*self._sockets.plain, *self._sockets.tls)]
-            self.pid = self._nursery.fork(self.order, [theirs.fileno(), self._counts, *sockets])
-        with suppress(ProcessLookupError):
-            self._handle = os.pidfd_open(self.pid)
-        self.link = await WorkerLink.over(ours, TO_PARENT)
-        self._deadline = self._clock.call_later(START_TIMEOUT, self._late, "does not listen")
-        self._parent.started(self)
+        """Run one worker to its end."""
+        self._reason = ""
         try:
-            async for message in self.link.messages():
-                self._take(message)
-        except LinkBroken as error:
-            log.warning(LogLine("a worker's link is broken", reason=str(error)))
+            await self._start()
+            await self._talk()
+        except (OSError, LinkBroken) as error:  # no process or no descriptor can be had now
+            self._reason = self._reason or str(error)
+        finally:
+            await self._end()
+        self._reason = self._reason or "its process has ended; the log may say why"
 
-    def _end(self) -> None:
-        if not self._stopped.is_set():
-            self.kill("its link has ended")
+    async def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                sockets = [each.fileno() for each in (*self._sockets.plain, *self._sockets.tls)]
+                descriptors = [theirs.fileno(), self._counts, *sockets]
+                self.pid = self._nursery.fork(self.order, descriptors)
+            self._handle = _handle_of(self.pid)
+            self.link = await WorkerLink.over(ours, TO_PARENT)
+        except BaseException:
+            ours.close()
+            raise
+
+    async def _talk(self) -> None:
+        """Tell the worker everything, and take its messages until its end."""
+        assert self.link is not None, "it has been started"
+        self._set_timer(START_TIMEOUT, self._late, "it does not listen in time")
+        self._parent.started(self)
+        if self._last.is_set():
+            self.send(Drain())
+        async for message in self.link.messages():
+            self._take(message)
+
+    async def _end(self) -> None:
+        """See that the process is dead, and only then let the parent forget what it has counted."""
+        self._cancel_timer()
         if self.link is not None:
             self.link.abort()
             self.link = None
         if self._handle is not None:
+            await self._dead(self._handle)
             os.close(self._handle)
             self._handle = None
-        if self._deadline is not None:
-            self._deadline.cancel()
-        unapplied = [each for _, removed in self._unapplied.values() for each in removed]
-        for timer, _ in self._unapplied.values():
-            timer.cancel()
+        unapplied = [each for removed in self._unapplied.values() for each in removed]
         self._unapplied.clear()
         self._parent.ended(self, unapplied)
+
+    async def _dead(self, handle: int) -> None:
+        """Wait for the end of the process, within a time; kill it if it has not drained."""
+        loop, dead = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(handle, dead.set)
+        try:
+            if self.has_drained:
+                await set_or_over(dead, self._clock, END_TIMEOUT)
+            if not dead.is_set():
+                self._signal()
+                await set_or_over(dead, self._clock, KILL_TIMEOUT)
+        finally:
+            loop.remove_reader(handle)
+        if not dead.is_set():
+            log.error(LogLine("a killed worker does not end", worker=self.order.row, pid=self.pid))
+
+    def _signal(self) -> None:
+        if self._handle is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     # --- Messages --------------------------------------------------------------------------------
 
     def send(self, message: ToWorker, removed: Collection[str] = ()) -> bool:
-        """Send a message to the worker; return whether there is one.
+        """Send a message to the worker; return whether it will come.
 
         Args:
             removed: for a table, the instances that the worker may choose until it has applied it.
         """
         if self.link is None:
             return False
-        if isinstance(message, Table):
-            timer = self._clock.call_later(ORDER_TIMEOUT, self._late, "does not apply a change")
-            self._unapplied[message.number] = timer, removed
         try:
             self.link.send(message)
+        except MessageTooLong:
+            line = "a worker is not told of a change"
+            log.exception(LogLine(line, worker=self.order.row))
+            return False
         except LinkBroken as error:
             self.kill(str(error))
+        if isinstance(message, Table):
+            self._unapplied[message.number] = removed
         return True
 
     def applied(self, number: int) -> Collection[str]:
         """Return the instances that the worker no longer chooses, now that it has a table."""
-        timer, removed = self._unapplied.pop(number)
-        timer.cancel()
-        return removed
+        return self._unapplied.pop(number)
 
     def _take(self, message: ToParent) -> None:
         match message:
             case WorkerListens():
-                assert self._deadline is not None, "it has been started"
-                self._deadline.cancel()
+                self._has_listened = True
+                self._set_timer(CHECK_PAUSE, self._check)
+            case WorkerChecked():
+                self._set_timer(CHECK_PAUSE, self._check)
+            case WorkerRefuses(reason):
+                self._reason = reason
             case Drained():
-                self._stopped.set()
+                self.has_drained = True
+                self._last.set()
+                self._cancel_timer()
+                self.close()
         self._parent.said(self, message)
 
+    def _check(self) -> None:
+        self._set_timer(CHECK_TIMEOUT, self._late, "it answers nothing")
+        self.send(WorkerCheck())
+
     def _late(self, what: str) -> None:
-        self.kill(f"it {what} in time")
+        self._timer = None
+        self.kill(what)
+
+    def _set_timer(self, seconds: float, act: Callable[..., object], *arguments: str) -> None:
+        self._cancel_timer()
+        self._timer = self._clock.call_later(seconds, act, *arguments)
+
+    def _cancel_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+
+def _handle_of(pid: int) -> int | None:
+    """Return a descriptor of a process; None if it has ended already.
+
+    Raises:
+        OSError: no descriptor can be had; the process is killed then.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        raise

@@ -22,7 +22,7 @@ from partway.gateway.quota import NamedCounts
 from partway.gateway.settings.settings import Settings
 from partway.gateway.status_routes import METRICS
 from partway.gateway.workers.forwarding import ParentForwarding
-from partway.gateway.workers.link import WorkerLink
+from partway.gateway.workers.link import MessageTooLong, WorkerLink
 from partway.gateway.workers.messages import (
     Applied,
     CutInstance,
@@ -38,11 +38,14 @@ from partway.gateway.workers.messages import (
     SignatureAnswer,
     Table,
     ToWorker,
+    WorkerCheck,
+    WorkerChecked,
     WorkerListens,
     WorkerMetrics,
 )
 from partway.gateway.workers.signature_use import SignaturesOfParent
 from partway.gateway.workers.worker_ports import PortSockets, WorkerPorts
+from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.workers")
 
@@ -112,9 +115,14 @@ class GatewayWorker(Core):
         return self._draining
 
     async def _end_orderly(self) -> None:
-        await self.drain()
-        self._link.send(Drained(self.end_has_failed))
-        await self._link.aclose()
+        has_failed = True
+        try:
+            if self._front is not None:  # else it has not begun
+                await self.drain()
+            has_failed = self.end_has_failed
+        finally:
+            self._link.send(Drained(has_failed))
+            await self._link.aclose()
 
     # --- Orders ----------------------------------------------------------------------------------
 
@@ -125,16 +133,26 @@ class GatewayWorker(Core):
             case SetReadiness(is_ready):
                 self._is_ready = is_ready
             case CutInstance(instance):
-                self.router.load(instance).cut()
+                if (load := self.router.loads.get(instance)) is not None:
+                    load.cut()
             case KeepOnly(endpoints):
                 self.keep_only(endpoints)
             case Hasten():
                 self.hasten()
+            case WorkerCheck():
+                self._link.send(WorkerChecked())
             case GiveMetrics(number):
-                page = generate_latest(self.streams.metrics.registry).decode()
-                self._link.send(WorkerMetrics(number, page))
+                self._give_metrics(number)
             case SignatureAnswer():
                 self._signatures.answered(message)
+
+    def _give_metrics(self, number: int) -> None:
+        page = generate_latest(self.streams.metrics.registry).decode()
+        try:
+            self._link.send(WorkerMetrics(number, page))
+        except MessageTooLong as error:
+            log.warning(LogLine("a worker's metrics are left out", reason=str(error)))
+            self._link.send(WorkerMetrics(number, ""))
 
     def _apply(self, table: Table) -> None:
         endpoint = table.endpoint

@@ -63,7 +63,8 @@ class InstanceLoad:
         among: the loads that it is compared with; None while it is in no table.
         choosers: how many other processes may still choose it.
         on_cut: called when open work is to end, for that of other processes.
-        on_emptied: called when this process has nothing open on it.
+        on_emptied: called when this process has nothing open on it; by default,
+            :meth:`check_idle`.
         on_idle: called when nothing is open on it, in any process.
         on_unreachable: called when the instance did not take a connection.
     """
@@ -81,7 +82,7 @@ class InstanceLoad:
         self.served = 0
         self.among: LeastLoaded[str] | None = None
         self.on_cut: Callable[[], object] = lambda: None
-        self.on_emptied: Callable[[], object] = lambda: None
+        self.on_emptied: Callable[[], object] = self.check_idle
         self.on_idle: Callable[[], object] = lambda: None
         self.on_unreachable: Callable[[], object] = lambda: None
 
@@ -135,7 +136,6 @@ class InstanceLoad:
                 self.among.has(self.instance, len(leases))
             if not leases:
                 self.on_emptied()
-                self.check_idle()
 
     def check_idle(self) -> None:
         """Call :attr:`on_idle` if it is idle; another process may have changed that."""
@@ -143,7 +143,8 @@ class InstanceLoad:
             self.on_idle()
 
     def _named(self, *, is_stream: bool) -> str:
-        return f"{'streams' if is_stream else 'requests'} on {self.instance}"
+        # No quota is named so: its counts have the names of owners, which are anything.
+        return f"instance {self.instance} {'streams' if is_stream else 'requests'}"
 
 
 class Lease:
@@ -272,16 +273,15 @@ class Router:
         counts: shared with the routers of other processes; None for the only process.
 
     Attributes:
-        on_update: called with an endpoint's name when its variants have changed.
+        loads: the load of each instance that has had one, by its id, until :meth:`forget`.
     """
 
     def __init__(self, rng: random.Random | None = None, counts: NamedCounts | None = None) -> None:
         self._counts = counts
-        self.on_update: Callable[[str], object] = lambda _: None
         self._rng = rng or random.Random()  # noqa: S311 (no secret)
         self._snapshot: RoutingTable | None = None
         self._routes: dict[str, _Route] = {}
-        self._loads: dict[str, InstanceLoad] = {}
+        self.loads: dict[str, InstanceLoad] = {}
 
     @property
     def table(self) -> RoutingTable:
@@ -316,7 +316,6 @@ class Router:
         else:
             self._routes[endpoint] = self._ready(variants)
         self._snapshot = None
-        self.on_update(endpoint)
 
     def instances_of(self, endpoint: str) -> int:
         """Return how many instances of an endpoint take streams and requests now."""
@@ -324,23 +323,13 @@ class Router:
 
     def load(self, instance: str) -> InstanceLoad:
         """Return the load of an instance; the instance may not be in the table yet."""
-        found = self._loads.get(instance)
+        found = self.loads.get(instance)
         if found is None:
-            found = self._loads[instance] = InstanceLoad(instance, self._counts)
+            found = self.loads[instance] = InstanceLoad(instance, self._counts)
         return found
 
-    def check_idle(self, instance: str) -> None:
-        """Note that another process may have given its places on an instance back."""
-        if (load := self._loads.get(instance)) is not None:
-            load.check_idle()
-
-    def unreachable(self, instance: str) -> None:
-        """Note that an instance did not take another process's connection."""
-        if (load := self._loads.get(instance)) is not None:
-            load.on_unreachable()
-
     def forget(self, instance: str) -> None:
-        self._loads.pop(instance, None)
+        self.loads.pop(instance, None)
 
     def check(self, endpoint: str) -> None:
         """Refuse an endpoint that does not exist.

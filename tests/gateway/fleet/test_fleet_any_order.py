@@ -164,7 +164,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def each_lease_is_counted_once(self):
         router = self.of.router
-        loads = router._loads
+        loads = router.loads
         assert loads.keys() <= {each.id for each in self.instances() if not each.over.is_set()}
         for lease in self.leases:
             assert lease in lease._load.leases
@@ -231,7 +231,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.give_back(each)
         assert self.of.clock.armed == []
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert self.of.router._loads == {}
+        assert self.of.router.loads == {}
         assert all(output.closed for output in self.of.outputs.values())
 
     # --- Its means -------------------------------------------------------------------------------

@@ -108,21 +108,32 @@ def test_an_instance_is_idle_when_nobody_has_it_or_may_choose_it(routers):
     assert (load.streams, load.requests) == (other.load("a").streams, 0)
     for each in list(other.load("a").leases):
         each.give_back()
-    one.check_idle("a")
+    load.check_idle()
     load.choosers = 1
-    one.check_idle("a")
+    load.check_idle()
     assert (load.is_idle, told) == (False, [1])
     load.choosers = 0
-    one.check_idle("a")
+    load.check_idle()
     assert (load.is_idle, told) == (True, [1, 1])
 
 
-def test_a_dial_that_another_process_misses_is_told(routers):
-    told = []
-    routers[0].load("a").on_unreachable = lambda: told.append(1)
-    routers[0].unreachable("a")
-    routers[0].unreachable("nobody")
-    assert told == [1]
+def test_a_principals_name_is_no_instances(rows):
+    quota = Quota(QuotaLimits(5, 3), rows[0], "streams")
+    for owner in ("on a", "a streams", "instance a"):
+        quota.take(1, owner)
+    assert Router(counts=rows[1]).load("a").open == 0
+
+
+def test_a_lease_that_ends_costs_a_worker_no_sum(routers, rows, monkeypatch):
+    """A worker has nothing that waits until nothing is open anywhere."""
+    load = routers[0].load("a")
+    load.on_emptied = lambda: None
+    lease = routers[0].lease("e")
+    while lease.instance.id != "a":
+        lease = routers[0].lease("e")
+    monkeypatch.setattr(rows[0], "total", lambda _: pytest.fail("a sum"))
+    lease.give_back()
+    assert not load.leases
 
 
 # --- Connections ---------------------------------------------------------------------------------

@@ -1,0 +1,176 @@
+"""partway.gateway.workers.front: what the parent tells its workers, and takes from them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from partway.gateway.fleet.endpoint import Place
+from partway.gateway.fleet.prediction import PredictionPolicy
+from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, Router
+from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
+from partway.gateway.timing.clock import LoopClock
+from partway.gateway.workers.front import WorkersFront, WorkersSetup
+from partway.gateway.workers.messages import (
+    Applied,
+    Drained,
+    InstanceIdle,
+    InstanceUnreachable,
+    KeepOnly,
+    Table,
+)
+from tests.gateway.workers.rows import shared_rows
+
+
+class FakeSlot:
+    """A slot whose worker takes every message, and answers none.
+
+    Attributes:
+        sent: the messages.
+        tables: the instances that each table removes, by its number.
+    """
+
+    def __init__(self, row: int) -> None:
+        self.order = SimpleNamespace(row=row)
+        self.has_drained = False
+        self.sent = []
+        self.tables = {}
+
+    def send(self, message, removed=()):
+        self.sent.append(message)
+        if isinstance(message, Table):
+            self.tables[message.number] = removed
+        return True
+
+    def applied(self, number):
+        return self.tables.pop(number)
+
+    def drain(self):
+        """Do nothing: the test says when it has ended."""
+
+    @property
+    def last_number(self):
+        return max(self.tables)
+
+
+def variants_of(*instances: str) -> tuple[RoutedVariant, ...]:
+    place = Place("e", Address("h", 1), StreamPolicy(), "A")
+    return (RoutedVariant("A", 1.0, tuple(RoutedInstance(each, place) for each in instances)),)
+
+
+class Scene:
+    """A front with two workers, of a gateway that is as large as the front needs."""
+
+    def __init__(self, rows) -> None:
+        self.rows = rows
+        self.predictions = {}
+        self.gateway = SimpleNamespace(
+            dispatcher=None,
+            streams=SimpleNamespace(metrics=SimpleNamespace(registry=CollectorRegistry())),
+            clock=LoopClock(),
+            router=Router(counts=rows[0]),
+            prediction_of=lambda name: self.predictions.get(name, PredictionPolicy()),
+            end_has_failed=False,
+        )
+        setup = WorkersSetup.__new__(WorkersSetup)
+        setup.nursery, setup.memory, setup.counts = None, -1, rows[0]
+        self.front = WorkersFront(self.gateway, setup)
+        self.slots = self.front._slots = [FakeSlot(1), FakeSlot(2)]
+
+    def change(self, variants: tuple[RoutedVariant, ...] | None) -> None:
+        """Change an endpoint as the fleet does."""
+        self.gateway.router.update("e", variants)
+        self.front._changed("e")
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that the second worker has been sent."""
+        return [each for each in self.slots[1].sent if isinstance(each, Table)]
+
+
+@pytest.fixture
+async def scene(anyio_backend):
+    with shared_rows(3) as rows:
+        yield Scene(rows)
+
+
+async def test_a_change_of_the_prediction_policy_alone_is_told(scene):
+    scene.change(variants_of("i"))
+    scene.change(variants_of("i"))
+    assert len(scene.tables) == 1, "nothing has changed"
+    scene.predictions["e"] = PredictionPolicy("/other")
+    scene.change(variants_of("i"))
+    assert [each.prediction.route for each in scene.tables] == [None, "/other"]
+
+
+async def test_an_endpoint_that_is_gone_is_told(scene):
+    scene.change(variants_of("i"))
+    scene.change(None)
+    assert scene.tables[-1].variants is None
+    assert scene.slots[1].sent[-1] == KeepOnly(())
+
+
+async def test_an_instance_is_idle_when_all_workers_have_the_new_table(scene):
+    idle = []
+    scene.change(variants_of("i"))
+    scene.gateway.router.load("i").on_idle = lambda: idle.append("i")
+    scene.change(variants_of("j"))
+    for each in scene.slots:
+        assert idle == []
+        scene.front.said(each, Applied(each.last_number))
+    assert idle == ["i"]
+
+
+async def test_news_of_a_forgotten_instance_makes_no_load(scene):
+    scene.change(variants_of("i"))
+    scene.change(variants_of("j"))
+    scene.gateway.router.forget("i")
+    for each in scene.slots:
+        scene.front.said(each, Applied(each.last_number))
+        scene.front.said(each, InstanceIdle("i"))
+        scene.front.said(each, InstanceUnreachable("i"))
+        scene.front.ended(each, ["i"])
+    assert [*scene.gateway.router.loads] == ["j"]
+
+
+async def test_a_missed_dial_reaches_the_instance(scene):
+    told = []
+    scene.change(variants_of("i"))
+    scene.gateway.router.load("i").on_unreachable = lambda: told.append("i")
+    scene.front.said(scene.slots[0], InstanceUnreachable("i"))
+    assert told == ["i"]
+
+
+async def test_the_end_of_a_worker_frees_instances_that_drain(scene):
+    """These have left the table, and the worker has had streams on them."""
+    idle = []
+    scene.change(variants_of("i"))
+    scene.gateway.router.load("i").on_idle = lambda: idle.append("i")
+    scene.rows[1].add("instance i streams", 2)
+    scene.change(variants_of("j"))
+    for each in scene.slots:
+        scene.front.said(each, Applied(each.last_number))
+    assert idle == []
+    scene.front.ended(scene.slots[0], ())
+    assert idle == ["i"]
+    assert scene.rows[2].total("instance i streams") == 0
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+async def test_a_failed_drain_of_a_worker_is_the_gateways(scene, has_failed):
+    scene.front.announce_end()
+    scene.front.said(scene.slots[0], Drained(has_failed))
+    scene.slots[0].has_drained = True
+    scene.front.ended(scene.slots[0], ())
+    assert scene.gateway.end_has_failed is has_failed
+
+
+async def test_a_worker_that_ends_without_its_drain_is_a_failure_of_the_end(scene):
+    scene.front.ended(scene.slots[0], ())
+    assert not scene.gateway.end_has_failed, "it is replaced"
+    scene.front.announce_end()
+    scene.front.ended(scene.slots[1], ())
+    assert scene.gateway.end_has_failed
