@@ -17,6 +17,9 @@ _WORDS: Final = 2 * _CELLS
 _ROW_BYTES: Final = 8 * _WORDS
 #: Cells in which a name may be, one behind the other.
 _REACH: Final = 64
+#: Bytes behind the rows: the key of all digests. Without it clients could choose addresses whose
+#: names all want the same cells.
+_KEY_BYTES: Final = 16
 
 
 class SharedCounts:
@@ -32,7 +35,8 @@ class SharedCounts:
     """
 
     def __init__(self, descriptor: int, rows: int, row: int) -> None:
-        self._memory = mmap.mmap(descriptor, rows * _ROW_BYTES)
+        self._memory = mmap.mmap(descriptor, rows * _ROW_BYTES + _KEY_BYTES)
+        self._key = self._memory[rows * _ROW_BYTES :]
         words = memoryview(self._memory).cast("q")
         self._rows = [words[each * _WORDS : (each + 1) * _WORDS] for each in range(rows)]
         self._mine = self._rows[row]
@@ -45,19 +49,21 @@ class SharedCounts:
         count = self._own.pop(name, 0) + number
         if count:
             self._own[name] = count
-        key = _key(name)
-        cell = _cell(self._mine, key)
-        if cell is None:
-            cell = self._free_cell(key)
+        digest = self._digest(name)
+        cell = _cell(self._mine, digest)
+        if cell is None and count:
+            cell = self._free_cell(digest)
         if cell is not None:
             self._mine[cell + 1] = count
+            if not count:
+                self._empty_last(cell)
 
     def others(self, name: str) -> int:
         """Return the sum of all other processes' counts."""
-        key = _key(name)
+        digest = self._digest(name)
         found = 0
         for row in self._others:
-            cell = _cell(row, key)
+            cell = _cell(row, digest)
             if cell is not None:
                 found += row[cell + 1]
         return found
@@ -71,39 +77,52 @@ class SharedCounts:
         words = self._rows[row]
         words[:] = memoryview(bytes(_ROW_BYTES)).cast("q")
 
-    def _free_cell(self, key: int) -> int | None:
+    def _free_cell(self, digest: int) -> int | None:
         """Take a cell for a name; None if all in its reach are in use."""
-        for cell in _cells_of(key):
+        for cell in _cells_of(digest):
             if not self._mine[cell + 1]:
-                self._mine[cell] = key
+                self._mine[cell] = digest
                 return cell
         return None
 
+    def _empty_last(self, cell: int) -> None:
+        """Empty a cell whose count is 0, and such cells before it, if an empty one follows.
+
+        A search goes on to the next empty cell, so it ends earlier then. No name is behind these.
+        """
+        mine = self._mine
+        if mine[(cell + 2) % _WORDS]:
+            return
+        while mine[cell] and not mine[cell + 1]:
+            mine[cell] = 0
+            cell = (cell - 2) % _WORDS
+
+    def _digest(self, name: str) -> int:
+        """Return a number that stands for a name; never 0, which marks an empty cell."""
+        digest = blake2b(name.encode(), digest_size=8, key=self._key).digest()
+        return int.from_bytes(digest, signed=True) or 1
+
 
 def shared_memory(rows: int) -> int:
-    """Return a descriptor of memory for so many rows, all zeros; children may inherit it."""
+    """Return a descriptor of memory for so many rows, all zeros, and a random key."""
     descriptor = os.memfd_create("partway-counts")
     os.ftruncate(descriptor, rows * _ROW_BYTES)
+    os.pwrite(descriptor, os.urandom(_KEY_BYTES), rows * _ROW_BYTES)
     return descriptor
 
 
-def _key(name: str) -> int:
-    """Return a number that stands for a name; never 0, which marks an empty cell."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True) or 1
-
-
-def _cells_of(key: int) -> range | list[int]:
-    first = key % _CELLS
+def _cells_of(digest: int) -> range | list[int]:
+    first = digest % _CELLS
     if first + _REACH <= _CELLS:
         return range(2 * first, 2 * (first + _REACH), 2)
     return [2 * (each % _CELLS) for each in range(first, first + _REACH)]
 
 
-def _cell(row: memoryview, key: int) -> int | None:
+def _cell(row: memoryview, digest: int) -> int | None:
     """Return the cell of a name; None if it has none."""
-    for cell in _cells_of(key):
+    for cell in _cells_of(digest):
         found = row[cell]
-        if found == key:
+        if found == digest:
             return cell
         if not found:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
@@ -61,6 +62,41 @@ def test_names_that_have_gone_leave_room(rows):
     rows[0].add("last", 1)
     assert rows[1].total("last") == 1
     assert rows[0]._own == {"last": 1}
+
+
+def test_names_that_have_gone_leave_no_trace(rows):
+    """Else each search would look through all cells in reach."""
+    names = [f"name {number}" for number in range(2000)]
+    for each in names:
+        rows[0].add(each, 1)
+    for each in reversed(names[::2]):
+        rows[0].add(each, -1)
+    assert [rows[1].total(each) for each in names] == [0, 1] * 1000
+    for each in names[1::2]:
+        rows[0].add(each, -1)
+    assert not any(rows[0]._mine)
+
+
+@pytest.mark.parametrize("order", permutations(range(3)))
+def test_a_name_behind_an_emptied_cell_is_found(rows, monkeypatch, order):
+    """All three want the same cell, the last one of the row."""
+    monkeypatch.setattr(rows[0], "_digest", lambda name: shared_counts._CELLS * (int(name) + 1) - 1)
+    for each in rows[1:]:
+        monkeypatch.setattr(each, "_digest", rows[0]._digest)
+    left = {"0", "1", "2"}
+    for name in sorted(left):
+        rows[0].add(name, 5)
+    for number in order:
+        left.discard(str(number))
+        rows[0].add(str(number), -5)
+        assert {name for name in "012" if rows[1].total(name)} == left
+    assert not any(rows[0]._mine)
+
+
+def test_the_cells_of_a_name_are_no_clients_choice():
+    with shared_rows(1) as (one,), shared_rows(1) as (other,):
+        assert one._digest("a") != other._digest("a"), "by chance once in 2 ** 64 times"
+        assert one._digest("a") == one._digest("a")
 
 
 def test_a_full_row_counts_for_itself(rows, monkeypatch):
