@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +23,7 @@ from partway.gateway.workers.messages import (
     KeepOnly,
     Table,
 )
+from partway.gateway.workers.nursery import WorkersError
 from tests.gateway.workers.rows import shared_rows
 
 
@@ -77,6 +79,7 @@ class Scene:
         )
         setup = WorkersSetup.__new__(WorkersSetup)
         setup.nursery, setup.memory, setup.counts = None, -1, rows[0]
+        self.setup = setup
         self.front = WorkersFront(self.gateway, setup)
         self.slots = self.front._slots = [FakeSlot(1), FakeSlot(2)]
 
@@ -95,6 +98,29 @@ class Scene:
 async def scene(anyio_backend):
     with shared_rows(3) as rows:
         yield Scene(rows)
+
+
+async def test_a_start_can_be_ended(scene):
+    stop, begun = asyncio.Event(), asyncio.Event()
+
+    async def start_behind(_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    scene.gateway.start_behind = start_behind
+    starting = asyncio.create_task(scene.setup.start(scene.gateway, stop))
+    await begun.wait()
+    stop.set()
+    assert await starting is None
+
+
+async def test_a_start_that_fails_says_why(scene, capsys):
+    async def start_behind(_: object) -> None:
+        raise WorkersError("there is no room")
+
+    scene.gateway.start_behind = start_behind
+    assert await scene.setup.start(scene.gateway, asyncio.Event()) is None
+    assert "there is no room" in capsys.readouterr().err
 
 
 async def test_a_change_of_the_prediction_policy_alone_is_told(scene):

@@ -20,6 +20,9 @@ from typing import Any
 
 import psutil
 import pytest
+from botocore.auth import SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -271,6 +274,38 @@ def test_a_limit_holds_over_all_workers(start, container):
         opened(gateway, stack, 12)
 
 
+PRINCIPALS = """
+[[principals]]
+name = "me"
+actions = ["sagemaker:InvokeEndpointWithBidirectionalStream"]
+resources = ["*"]
+[[principals.keys]]
+access_key_id = "AKIDONE"
+secret_access_key = "secret"
+"""
+
+
+def test_a_url_that_says_once_is_good_in_one_worker_alone(start, container, tmp_path):
+    path = tmp_path / "principals.toml"
+    path.write_text(PRINCIPALS)
+    path.chmod(0o600)
+    auth = ("--auth", "sigv4", "--principals", str(path))
+    gateway = start("--endpoint", f"echo={container}", *auth)
+    request = AWSRequest("GET", f"{gateway.url}{STREAM}?once=8d7f")
+    signer = SigV4QueryAuth(Credentials("AKIDONE", "secret"), "sagemaker", "us-east-1", 300)
+    signer.add_auth(request)
+    url = request.prepare().url.replace("http", "ws", 1)
+    with ExitStack() as stack:
+        refusals = []
+        for _ in range(12):
+            try:
+                stack.enter_context(connect(url, subprotocols=[RAW], compression=None))
+            except InvalidStatus as error:
+                refusals.append(error.response)
+        assert [each.status_code for each in refusals] == [403] * 11
+        assert all(b"this signature has been used" in each.body for each in refusals)
+
+
 def is_container(process: psutil.Process) -> bool:
     try:
         return "partway.container" in process.cmdline()
@@ -368,6 +403,24 @@ def test_the_tls_port_and_http2_work_too(start, container, tmp_path):
             assert client.selected_alpn_protocol() == "h2"
             client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
             assert client.recv(9)[3] == 4  # SETTINGS
+
+
+def test_a_start_without_room_for_its_socket_fails(tmp_path, container):
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    serve = [sys.executable, "-m", "partway", "serve", "--port", "0", "--workers", "2"]
+    ended = subprocess.run(
+        [*serve, "--endpoint", f"echo={container}", f"--data-dir={tmp_path / 'data'}"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TMPDIR": str(folder)},
+        cwd=ROOT,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "set TMPDIR to a folder with a short path" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("flag", ["--faults", "--record"])

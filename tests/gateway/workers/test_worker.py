@@ -1,0 +1,97 @@
+"""partway.gateway.workers.worker: what a worker answers its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import pytest
+
+from partway.gateway.settings.settings import Settings
+from partway.gateway.workers import link as link_module
+from partway.gateway.workers.link import WorkerLink
+from partway.gateway.workers.messages import (
+    TO_PARENT,
+    TO_WORKER,
+    CutInstance,
+    Drain,
+    Drained,
+    GiveMetrics,
+    Listen,
+    WorkerCheck,
+    WorkerChecked,
+    WorkerListens,
+    WorkerMetrics,
+)
+from partway.gateway.workers.worker import GatewayWorker
+from partway.gateway.workers.worker_ports import PortSockets
+from tests.gateway.workers.rows import shared_rows
+
+
+class Scene:
+    """A worker without sockets, and its parent's side of the link."""
+
+    def __init__(self, parent: WorkerLink, worker: GatewayWorker) -> None:
+        self.parent = parent
+        self.worker = worker
+        self.messages = parent.messages()
+        self.running = asyncio.create_task(worker.run(PortSockets(()), None))
+
+    async def answer(self, *orders) -> object:
+        """Send orders, and return the next message of the worker."""
+        for each in orders:
+            self.parent.send(each)
+        return await anext(self.messages)
+
+
+@pytest.fixture
+async def scene(anyio_backend, tmp_path):
+    ours, theirs = socket.socketpair()
+    parent = await WorkerLink.over(ours, TO_PARENT)
+    link = await WorkerLink.over(theirs, TO_WORKER)
+    with shared_rows(2) as rows:
+        settings = Settings(apis=frozenset(), shutdown_grace=0.0)
+        scene = Scene(parent, GatewayWorker(settings, rows[1], str(tmp_path / "none"), link))
+        yield scene
+        parent.abort()
+        with suppress(ExceptionGroup):  # of a drain that a test has made fail
+            await scene.running
+
+
+async def test_it_says_that_it_listens_and_is_there(scene):
+    assert await scene.answer(Listen()) == WorkerListens()
+    assert await scene.answer(WorkerCheck()) == WorkerChecked()
+
+
+async def test_an_instance_that_it_has_forgotten_is_not_cut(scene):
+    assert await scene.answer(CutInstance("gone"), WorkerCheck()) == WorkerChecked()
+    assert scene.worker.router.loads == {}
+
+
+async def test_metrics_that_are_too_long_are_left_out(scene, monkeypatch):
+    assert len((await scene.answer(GiveMetrics(1))).page) > 1000
+    monkeypatch.setattr(link_module, "MAX_MESSAGE", 1000)
+    assert await scene.answer(GiveMetrics(2)) == WorkerMetrics(2, "")
+
+
+async def test_a_drain_ends_it(scene):
+    assert await scene.answer(Listen()) == WorkerListens()
+    assert await scene.answer(Drain()) == Drained(False)
+    await scene.running
+
+
+async def test_a_drain_that_fails_is_told(scene, monkeypatch):
+    async def fails(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    assert await scene.answer(Listen()) == WorkerListens()
+    monkeypatch.setattr(scene.worker.streams, "drain", fails)
+    assert await scene.answer(Drain()) == Drained(True)
+    with pytest.raises(ExceptionGroup):
+        await scene.running
+
+
+async def test_the_parents_end_before_it_listens_ends_it(scene):
+    scene.parent.abort()
+    await scene.running
