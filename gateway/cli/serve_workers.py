@@ -43,7 +43,8 @@ async def _serve(order: WorkerOrder, descriptors: Descriptors) -> int:
         worker = GatewayWorker(order.settings, counts, order.requests, link)
     except (AuthenticatorError, SettingsError, TlsError) as error:  # a file has changed
         link.send(WorkerRefuses(str(error)))
-        await link.aclose()
+        async for _ in link.messages():  # the parent ends the link
+            pass
         return 1
     try:
         await worker.run(descriptors.sockets, None if tls is None else tls.reloaded.context)

@@ -105,7 +105,7 @@ class WorkerListens(msgspec.Struct, frozen=True, tag="listening"):
 
 
 class WorkerRefuses(msgspec.Struct, frozen=True, tag="refuses"):
-    """The worker cannot serve, and ends; ``reason`` says why."""
+    """The worker cannot serve; it ends as after :class:`Drained`. ``reason`` says why."""
 
     reason: str
 
@@ -151,7 +151,7 @@ class UseSignature(msgspec.Struct, frozen=True, tag="use-signature"):
 
 
 class Drained(msgspec.Struct, frozen=True, tag="drained"):
-    """The drain is over, and the process ends.
+    """The drain is over; the process ends when the parent has ended the link.
 
     Attributes:
         has_failed: whether a part of the worker has failed.

@@ -122,7 +122,6 @@ class GatewayWorker(Core):
             has_failed = self.end_has_failed
         finally:
             self._link.send(Drained(has_failed))
-            await self._link.aclose()
 
     # --- Orders ----------------------------------------------------------------------------------
 

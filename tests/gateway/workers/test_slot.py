@@ -75,11 +75,11 @@ def good(link: socket.socket) -> None:
                 send(link, Applied(number))
             case Drain():
                 send(link, Drained(False))
-                return
 
 
 def refuses(link: socket.socket) -> None:
     send(link, WorkerRefuses("the certificate is gone"))
+    ends_with_its_parent(link)
 
 
 def ends_at_once(link: socket.socket) -> None:
@@ -109,7 +109,6 @@ def hangs(link: socket.socket) -> None:
 def lingers(link: socket.socket) -> None:
     """It does not end after its drain."""
     good(link)
-    link.shutdown(socket.SHUT_RDWR)
     time.sleep(2 * PATIENCE)
 
 

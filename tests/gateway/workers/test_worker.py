@@ -78,6 +78,7 @@ async def test_metrics_that_are_too_long_are_left_out(scene, monkeypatch):
 async def test_a_drain_ends_it(scene):
     assert await scene.answer(Listen()) == WorkerListens()
     assert await scene.answer(Drain()) == Drained(False)
+    scene.parent.abort()
     await scene.running
 
 
@@ -88,6 +89,7 @@ async def test_a_drain_that_fails_is_told(scene, monkeypatch):
     assert await scene.answer(Listen()) == WorkerListens()
     monkeypatch.setattr(scene.worker.streams, "drain", fails)
     assert await scene.answer(Drain()) == Drained(True)
+    scene.parent.abort()
     with pytest.raises(ExceptionGroup):
         await scene.running
 
