@@ -104,7 +104,7 @@ class WorkerLink(Generic[_M]):
     async def other_side_ends(self, seconds: float) -> None:
         """Drop everything that comes until the other side ends, for at most so many seconds.
 
-        A Unix socket that is closed with unread bytes takes back what the other side has not read.
+        A side that writes to a closed socket gets an error, and drops what it has not read.
         """
         with suppress(OSError):  # a TimeoutError is one
             async with asyncio.timeout(seconds):

@@ -214,7 +214,7 @@ class Slot:
         async for message in self.link.messages():
             self._take(message)
             if isinstance(message, WorkerRefuses | Drained):
-                return  # it waits for the link's end, so that nothing sent meanwhile breaks it off
+                return  # the worker waits for the link's end
 
     async def _end(self) -> None:
         """See that the process is dead, and only then let the parent forget what it has counted."""
