@@ -222,7 +222,7 @@ class Scene:
         return all(each.fileno() == -1 for each in self.sockets)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
     nursery = Nursery.start(work)
     yield nursery
