@@ -77,7 +77,7 @@ def test_names_that_have_gone_leave_no_trace(rows):
     assert not any(rows[0]._mine)
 
 
-@pytest.mark.parametrize("order", permutations(range(3)))
+@pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_a_name_behind_an_emptied_cell_is_found(rows, monkeypatch, order):
     """All three want the same cell, the last one of the row."""
     monkeypatch.setattr(rows[0], "_digest", lambda name: shared_counts._CELLS * (int(name) + 1) - 1)

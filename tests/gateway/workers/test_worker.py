@@ -57,6 +57,8 @@ async def scene(anyio_backend, tmp_path):
         parent.abort()
         with suppress(ExceptionGroup):  # of a drain that a test has made fail
             await scene.running
+        link.abort()
+        await asyncio.sleep(0)  # the transport closes its socket
 
 
 async def test_it_says_that_it_listens_and_is_there(scene):
