@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,17 @@ class Chat(Model):
 
 
 @contextmanager
-def developing(project: Path, model: str, environment: Mapping[str, str]) -> Iterator[str]:
+def developing(
+    project: Path, words: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[str]:
     """Run ``partway dev`` in a folder; yield the URL of its page.
 
     Args:
+        words: the model, and options.
         environment: further variables.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "partway.gateway.cli.main", "dev", model, "--port", "0"],
+        [sys.executable, "-m", "partway.gateway.cli.main", "dev", *words, "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=project,
@@ -75,7 +78,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page of a ``partway dev`` with that model; gives its URL."""
     project = tmp_path_factory.mktemp("project")
     (project / "model.py").write_text(MODEL)
-    with developing(project, "model:Chat", {}) as url:
+    with developing(project, ["model:Chat"], {}) as url:
         yield url
 
 

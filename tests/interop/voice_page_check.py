@@ -19,7 +19,7 @@ STUBS = {f"PARTWAY_VOICE_{engine}": "stub" for engine in ("HEARS", "SPEAKS", "AN
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page of a ``partway dev voice`` on engines that answer at once; gives its URL."""
-    with developing(tmp_path_factory.mktemp("project"), "voice", STUBS) as url:
+    with developing(tmp_path_factory.mktemp("project"), ["voice"], STUBS) as url:
         yield f"{url}voice"
 
 
