@@ -46,10 +46,12 @@ class AudioFormat:
             )
         if not LEAST_RATE <= self.rate <= MOST_RATE:
             raise ValueError(
-                f"the sample rate {self.rate} was given; it must be {LEAST_RATE} to {MOST_RATE}"
+                f"sample_rate: {self.rate} was given; it must be {LEAST_RATE} to {MOST_RATE}"
             )
         if not 1 <= self.channels <= MOST_CHANNELS:
-            raise ValueError(f"{self.channels} channels were given; 1 to {MOST_CHANNELS} may come")
+            raise ValueError(
+                f"channels: {self.channels} was given; it must be 1 to {MOST_CHANNELS}"
+            )
 
     @property
     def frame_bytes(self) -> int:

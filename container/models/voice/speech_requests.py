@@ -89,6 +89,11 @@ def read_speech_request(body: bytes) -> SpeechRequest:
 
 
 def _request_of(given: Members) -> SpeechRequest:
+    if given.value("input") is None:
+        raise ModelError(
+            f"input is missing; it must be a string of 1 to {MAX_SPEECH_INPUT} characters",
+            status=400,
+        )
     text = given.text("input")
     if not 1 <= len(text) <= MAX_SPEECH_INPUT:
         raise ModelError(

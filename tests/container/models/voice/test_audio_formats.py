@@ -81,10 +81,10 @@ def test_channels_are_averaged_and_an_incomplete_sample_at_the_end_is_dropped():
     ("arguments", "says"),
     [
         (("opus", 16000, 1), "encoding: 'opus' was given; it must be one of linear16, mulaw, alaw"),
-        (("linear16", 7999, 1), "the sample rate 7999 was given; it must be 8000 to 48000"),
-        (("linear16", 48001, 1), "the sample rate 48001 was given"),
-        (("linear16", 16000, 0), "0 channels were given; 1 to 8 may come"),
-        (("linear16", 16000, 9), "9 channels were given"),
+        (("linear16", 7999, 1), "sample_rate: 7999 was given; it must be 8000 to 48000"),
+        (("linear16", 48001, 1), "sample_rate: 48001 was given"),
+        (("linear16", 16000, 0), "channels: 0 was given; it must be 1 to 8"),
+        (("linear16", 16000, 9), "channels: 9 was given"),
     ],
 )
 def test_a_format_out_of_range_is_named(arguments, says):

@@ -193,7 +193,7 @@ async def test_a_failure_amid_the_audio(failing):
     ("members", "reason"),
     [
         ({"input": ""}, "input has 0 characters; it must have 1 to 4096"),
-        ({"input": None}, "input has 0 characters; it must have 1 to 4096"),
+        ({"input": None}, "input is missing; it must be a string of 1 to 4096 characters"),
         ({"input": "x" * 4097}, "input has 4097 characters; it must have 1 to 4096"),
         ({"input": ["x"]}, "input is ['x']; it must be a string"),
         ({"voice": 5}, "voice is 5; it must be a string"),

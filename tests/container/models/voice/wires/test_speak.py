@@ -186,7 +186,7 @@ async def test_speed_and_parameters_without_effect(served, caplog):
     [
         ({"encoding": "mp3"}, "encoding is 'mp3'; it must be one of linear16, mulaw, alaw"),
         ({"sample_rate": "x"}, "sample_rate is 'x'; it must be a whole number"),
-        ({"sample_rate": "96000"}, "the sample rate 96000 was given; it must be 8000 to 48000"),
+        ({"sample_rate": "96000"}, "sample_rate: 96000 was given; it must be 8000 to 48000"),
         ({"container": "ogg"}, "container is 'ogg'; it must be one of none, wav"),
         ({"speed": "9"}, "speed is '9'; it must be a number from 0.25 to 4"),
         ({"speed": "nan"}, "speed is 'nan'; it must be a number from 0.25 to 4"),
