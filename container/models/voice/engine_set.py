@@ -66,6 +66,7 @@ class Engines:
             "speaks", "speaking", settings.speaking_threads
         )
         answers = load.engine("answers")
+        _log_unset(settings)
         load.pools += getattr(answers, "pools", ())
         return cls(
             settings=settings,
@@ -111,6 +112,16 @@ class Engines:
         for engine in self.loaded:
             if callable(unload := getattr(engine, "unload", None)):
                 unload()
+
+
+def _log_unset(settings: VoiceSettings) -> None:
+    """Name the variables of engines that are not configured; without any, nothing is served."""
+    unset = [variable_of(name) for name in _EXAMPLES if not getattr(settings, name)]
+    if not unset:
+        return
+    level = logging.WARNING if len(unset) == len(_EXAMPLES) else logging.INFO
+    what = "engines are not configured: paths that need them answer 501"
+    _log.log(level, LogLine(what, variables=", ".join(unset)))
 
 
 class _Loading:

@@ -8,6 +8,7 @@ from websockets.exceptions import InvalidStatus
 
 from partway.container.model import DEFAULT_PATH
 from partway.container.models.voice.model import Voice
+from partway.container.models.voice.settings import VoiceSettings
 from partway.container.routes import Routes
 from partway.container.testing import serving
 from tests.conftest import ROOT
@@ -29,6 +30,24 @@ async def test_the_environment_has_the_settings(monkeypatch: pytest.MonkeyPatch)
     async with serving(Voice()) as served:
         status, _ = await fetch(f"{served.url}/v1/speak", '{"text": "hi"}')
         assert status == 200
+
+
+@pytest.mark.parametrize(
+    ("engines", "level", "unset"),
+    [
+        ({}, "WARNING", "PARTWAY_VOICE_HEARS, PARTWAY_VOICE_SPEAKS, PARTWAY_VOICE_ANSWERS"),
+        ({"hears": "stub"}, "INFO", "PARTWAY_VOICE_SPEAKS, PARTWAY_VOICE_ANSWERS"),
+        ({"hears": "stub", "speaks": "stub", "answers": "stub"}, "", ""),
+    ],
+)
+async def test_engines_that_are_not_configured_are_named(
+    engines: dict[str, str], level: str, unset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with serving(Voice(VoiceSettings(**engines))):
+        told = [each for each in caplog.records if "answer 501" in each.getMessage()]
+    assert [each.levelname for each in told] == ([level] if level else [])
+    assert all(unset in each.getMessage() for each in told)
 
 
 async def test_metrics_count_its_streams_and_requests() -> None:
