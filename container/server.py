@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from partway.container.errors import LoadFailed, log_failure
+from partway.container.errors import LoadFailed, SettingsRefused, log_failure
 from partway.container.health import Health
 from partway.container.limits import (
     ACCEPT_BACKLOG,
@@ -93,9 +93,12 @@ class ModelServer:
 
         Raises:
             LoadFailed: the model could not be loaded.
+            SettingsRefused: a setting of the model is wrong, as only its loading finds out.
         """
         try:
             await self._shutdown.unless_stopped(self._load())
+        except SettingsRefused:
+            raise
         except Exception as error:
             missing = (
                 "" if self._model_dir.is_dir() else ", a folder that does not exist (--model-dir)"

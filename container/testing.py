@@ -105,6 +105,7 @@ async def serving(model: Model, model_dir: Path = MODEL_DIR) -> AsyncIterator[Se
 
     Raises:
         LoadFailed: the model could not be loaded; ``__cause__`` says why.
+        SettingsRefused: a setting of the model is wrong.
     """
     server = ModelServer(model, model_dir=model_dir)
     try:

@@ -343,6 +343,8 @@ async def _serve(
         await server.stopped()
     except BaseException as error:
         await server.aclose()
+        if isinstance(error, SettingsRefused):
+            raise CommandError(str(error)) from None
         if isinstance(error, CannotServe):
             raise CommandError(str(error), status=1) from error
         raise

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.container.errors import LoadFailed
+from partway.container.errors import LoadFailed, SettingsRefused
 from partway.container.model import Model, Request
 from partway.container.models.echo import Echo
 from partway.container.server import ModelServer
@@ -107,6 +107,18 @@ async def test_a_folder_that_does_not_exist_is_named_if_the_model_needs_it(tmp_p
     server = ModelServer(Reads(), model_dir=tmp_path / "none")
     await server.start()
     with pytest.raises(LoadFailed, match=r"none, a folder that does not exist \(--model-dir\)$"):
+        await server.load()
+    await server.aclose()
+
+
+async def test_a_setting_that_only_loading_finds_wrong_keeps_its_own_words(tmp_path: Path) -> None:
+    class Picky(Echo):
+        def load(self, model_dir: Path) -> None:
+            raise SettingsRefused("PICKY_ENGINE is 'x'")
+
+    server = ModelServer(Picky(), model_dir=tmp_path)
+    await server.start()
+    with pytest.raises(SettingsRefused, match=r"^PICKY_ENGINE is 'x'$"):
         await server.load()
     await server.aclose()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from partway.container.cli.target import put_on_path
+from partway.container.errors import SettingsRefused
 from partway.container.models.voice.settings import variable_of
 
 _HOME: Final = "partway.container.models.voice.engines"
@@ -64,30 +65,55 @@ class EngineName:
     target: str
     place: Path | None
 
+    def load(self) -> Any:
+        """Create the engine, load it from its place, and return it.
+
+        Raises:
+            SettingsRefused: as for :meth:`make`, or a package of an engine that ships is not
+                installed.
+            Exception: any exception of the engine.
+        """
+        engine = self.make()
+        try:
+            engine.load(self.place)
+        except ModuleNotFoundError as error:
+            if not self._ships:
+                raise
+            raise SettingsRefused(
+                f"{variable_of(self.setting)} is {self.text!r}, which needs the package "
+                f"{error.name}, and it is not installed: pip install 'partway[voice]'"
+            ) from error
+        return engine
+
+    @property
+    def _ships(self) -> bool:
+        return self.target in SHIPPED[self.setting].values()
+
     def make(self) -> Any:
         """Import the engine's class, and create the engine.
 
         Raises:
-            ValueError: there is no such class, or it lacks a method; the message names the setting.
+            SettingsRefused: there is no such class, or it lacks a method; the message names the
+                setting.
         """
         variable = variable_of(self.setting)
         module_name, _, attribute = self.target.partition(":")
-        if self.target not in SHIPPED[self.setting].values():
+        if not self._ships:
             put_on_path(Path.cwd())
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
-            raise ValueError(
+            raise SettingsRefused(
                 f"{variable} is {self.text!r}; there is no module {error.name} on Python's path"
             ) from error
         kind = getattr(module, attribute, None)
         if not isinstance(kind, type):
-            raise ValueError(  # noqa: TRY004  # the setting is at fault
+            raise SettingsRefused(
                 f"{variable} is {self.text!r}; {module_name} has no class {attribute!r}"
             )
         missing = [each for each in _METHODS[self.setting] if not hasattr(kind, each)]
         if missing:
-            raise ValueError(
+            raise SettingsRefused(
                 f"{variable} is {self.text!r}; the class must have {', '.join(missing)}"
             )
         return kind()
@@ -102,7 +128,7 @@ def read_name(setting: str, text: str, model_dir: Path) -> EngineName:
         model_dir: the folder that a relative place is below.
 
     Raises:
-        ValueError: the text has another form; the message names the setting.
+        SettingsRefused: the text has another form; the message names the setting.
     """
     first, colon, rest = text.partition(":")
     shipped = SHIPPED[setting]
@@ -112,7 +138,7 @@ def read_name(setting: str, text: str, model_dir: Path) -> EngineName:
         name, _, place = rest.partition(":")
         if not (colon and name.isidentifier() and _is_module(first)):
             known = ", ".join(sorted(shipped))
-            raise ValueError(
+            raise SettingsRefused(
                 f"{variable_of(setting)} is {text!r}; it must name an engine that ships "
                 f"({known}), or your own as module:Class"
             )

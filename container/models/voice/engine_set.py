@@ -56,7 +56,7 @@ class Engines:
         """Load each engine, one after the other, and find ffmpeg on the path.
 
         Raises:
-            ValueError: a setting names no engine.
+            SettingsRefused: a setting names no engine, or one that lacks a package or a file.
             Exception: any exception of an engine.
         """
         load = _Loading(settings, model_dir)
@@ -150,8 +150,7 @@ class _Loading:
             return None
         name = read_name(setting, text, self._model_dir)
         began = time.monotonic()
-        engine = name.make()
-        engine.load(name.place)
+        engine = name.load()
         took = round(time.monotonic() - began, 1)
         _log.info(LogLine("an engine is loaded", setting=setting, engine=text, seconds=took))
         return engine

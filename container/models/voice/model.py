@@ -61,7 +61,7 @@ class Voice(Model):
         """Load the engines that the settings name.
 
         Raises:
-            ValueError: a setting names no engine.
+            SettingsRefused: a setting names no engine, or one that lacks a package or a file.
         """
         self.engines = Engines.load(self.settings, model_dir)
         self.metrics.register(VoiceMetrics(self.engines))

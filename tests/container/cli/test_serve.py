@@ -567,6 +567,17 @@ def test_a_model_that_cannot_be_loaded(own: Path, tmp_path: Path) -> None:
     assert "asyncio.wait" not in errors, "nobody asks how we wait for it"
 
 
+def test_a_setting_that_only_loading_finds_wrong(tmp_path: Path) -> None:
+    with started("--model", "voice", "--set", "turns=energi", cwd=tmp_path) as process:
+        code, output, errors = ended(process)
+    assert (code, output) == (2, "")
+    assert errors.splitlines()[-1] == (
+        "partway-container: PARTWAY_VOICE_TURNS is 'energi'; it must name an engine that ships "
+        "(energy, silero, smart-turn, stub), or your own as module:Class"
+    )
+    assert "Traceback" not in errors
+
+
 # --- The end -------------------------------------------------------------------------------------
 
 

@@ -48,7 +48,8 @@ class Espeak:
             place: the program; None for ``espeak-ng`` on the path.
 
         Raises:
-            ModelError: the program is not there, or does not speak.
+            SettingsRefused: the program is not there.
+            ModelError: it does not speak.
         """
         self._program = program_at(place, "espeak-ng")
         listed = b"".join(self._run([self._program, "--voices"], "")).decode("utf-8", "replace")

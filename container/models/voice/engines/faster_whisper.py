@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from partway.container.errors import SettingsRefused
 from partway.container.models.voice.engines.without_av import without_av
 from partway.container.models.voice.interfaces import (
     HEARING_RATE,
@@ -56,13 +57,10 @@ class FasterWhisper:
         """Load the model, and hear a second of silence, so that the first utterance is not slow.
 
         Raises:
-            ValueError: no directory is named, or it has no model.
+            SettingsRefused: no directory is named, or it has no model.
         """
         if place is None or not (place / "model.bin").is_file():
-            raise ValueError(
-                f"faster-whisper: {place or 'no directory'} was given; it must be a directory "
-                "with the file model.bin, in CTranslate2's format"
-            )
+            raise SettingsRefused(_without_model(place))
         with without_av():
             from faster_whisper import WhisperModel
             from faster_whisper.vad import get_speech_timestamps
@@ -116,6 +114,20 @@ class FasterWhisper:
         """Return the model's code of a language such as ``en-US``; None lets it find out."""
         code = language.partition("-")[0].lower()
         return code if code in self._languages else None
+
+
+def _without_model(place: Path | None) -> str:
+    """Return why a place has no model, and how to get one."""
+    if place is None:
+        found = "no directory was given"
+    elif not place.is_dir():
+        found = f"{place} was given, and there is no such directory"
+    else:
+        found = f"{place} was given, and that directory has no file model.bin"
+    return (
+        f"faster-whisper: {found}; it must be a Whisper model in CTranslate2's format, such as "
+        f"that of: hf download Systran/faster-whisper-base --local-dir {place or 'whisper'}"
+    )
 
 
 def _in_short_window(encode: Callable[[Any], Any]) -> Callable[[Any], Any]:

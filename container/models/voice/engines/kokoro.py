@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from partway.container.errors import ModelError
+from partway.container.errors import ModelError, SettingsRefused
 from partway.container.models.voice.engines.kokoro_phonemes import EspeakPhonemes
 from partway.container.models.voice.interfaces import Samples, SpeakingOptions
 
@@ -44,10 +44,11 @@ class Kokoro:
         """Load the network and all voices.
 
         Raises:
+            SettingsRefused: the place is no directory.
             ModelError: a file is missing, or has another form.
         """
         if place is None or not place.is_dir():
-            raise ModelError(
+            raise SettingsRefused(
                 f"{str(place or '')!r} is no directory; PARTWAY_VOICE_SPEAKS must name one, such "
                 "as kokoro:/voices/kokoro"
             )

@@ -15,7 +15,7 @@ from typing import IO, Final, NamedTuple
 
 import numpy as np
 
-from partway.container.errors import ModelError
+from partway.container.errors import ModelError, SettingsRefused
 from partway.container.models.voice.interfaces import Samples
 
 #: Bytes of one read: the most that a pipe of Linux holds.
@@ -42,12 +42,12 @@ def program_at(place: Path | None, usual: str) -> str:
     """Return the path of a program: the named one, or the usual one on the path.
 
     Raises:
-        ModelError: the program is not there.
+        SettingsRefused: the program is not there.
     """
     wanted = usual if place is None else str(place)
     found = shutil.which(wanted)
     if found is None:
-        raise ModelError(
+        raise SettingsRefused(
             f"the program {wanted!r} was not found; install it, or name its place in "
             "PARTWAY_VOICE_SPEAKS"
         )

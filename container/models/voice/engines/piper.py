@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from partway.container.errors import ModelError
+from partway.container.errors import ModelError, SettingsRefused
 from partway.container.models.voice.audio_formats import LEAST_RATE, MOST_RATE
 from partway.container.models.voice.engines.piped_program import (
     PipedProgram,
@@ -56,10 +56,11 @@ class Piper:
             place: the voice, ``NAME.onnx``; its description is ``NAME.onnx.json``.
 
         Raises:
-            ModelError: there is no such voice or program, or it does not speak.
+            SettingsRefused: there is no such voice or program.
+            ModelError: it does not speak.
         """
         if place is None or not place.is_file():
-            raise ModelError(
+            raise SettingsRefused(
                 f"the voice {str(place or '')!r} is no file; PARTWAY_VOICE_SPEAKS must name one, "
                 "such as piper:/voices/en_US-joe-medium.onnx"
             )

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from partway.container.errors import SettingsRefused
 from partway.container.models.voice.engines.energy import EnergyTurns
 from partway.container.models.voice.engines.log_mel import log_mel
 from partway.container.models.voice.interfaces import HEARING_RATE, Samples
@@ -26,10 +27,10 @@ class SmartTurn(EnergyTurns):
         """Load the network.
 
         Raises:
-            ValueError: no file is named, or there is none.
+            SettingsRefused: no file is named, or there is none.
         """
         if place is None or not place.is_file():
-            raise ValueError(
+            raise SettingsRefused(
                 f"smart-turn: {place or 'no file'} was given; it must be the network's file, such "
                 "as smart-turn-v3.2-cpu.onnx"
             )

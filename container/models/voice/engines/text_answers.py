@@ -8,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
 
-from partway.container.errors import ModelError
+from partway.container.errors import ModelError, SettingsRefused
 from partway.container.models.text.settings import TextSettings
 from partway.container.models.voice.engine_pool import EnginePool
 from partway.container.models.voice.engines.chat_chunks import deltas_of
@@ -26,12 +26,12 @@ class TextAnswers:
         """Load the model.
 
         Raises:
-            ValueError: the setting names no directory.
-            SettingsRefused: a setting of ``text`` is unknown or out of range.
+            SettingsRefused: the setting names no directory, or a setting of ``text`` is unknown or
+                out of range.
             Exception: any exception of the model ``text``.
         """
         if place is None:
-            raise ValueError(
+            raise SettingsRefused(
                 "PARTWAY_VOICE_ANSWERS is 'text'; it must name the model's directory too, such as "
                 "text:/opt/ml/model"
             )

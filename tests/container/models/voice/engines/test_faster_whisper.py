@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from partway.container.errors import SettingsRefused
 from partway.container.models.voice.engines.faster_whisper import FasterWhisper
 from partway.container.models.voice.interfaces import HEARING_RATE, HearingOptions
 from tests.container.models.voice.sounds import silence, tone
@@ -106,6 +107,12 @@ def test_silence_is_not_heard(engine):
 
 
 def test_a_folder_without_a_model(tmp_path):
-    for place in (None, tmp_path):
-        with pytest.raises(ValueError, match=r"must be a directory with the file model\.bin"):
+    for place, found in (
+        (None, "no directory was given"),
+        (tmp_path, f"{tmp_path} was given, and that directory has no file model.bin"),
+        (tmp_path / "x", f"{tmp_path}/x was given, and there is no such directory"),
+    ):
+        with pytest.raises(SettingsRefused) as refused:
             FasterWhisper().load(place)
+        assert f"faster-whisper: {found}; it must be a Whisper model" in str(refused.value)
+        assert str(refused.value).endswith(f" --local-dir {place or 'whisper'}")

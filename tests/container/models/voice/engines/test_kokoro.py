@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partway.container.errors import ModelError
+from partway.container.errors import ModelError, SettingsRefused
 from partway.container.models.voice.engines import kokoro
 from partway.container.models.voice.engines.kokoro import Kokoro
 from partway.container.models.voice.interfaces import SpeakingOptions
@@ -107,7 +107,9 @@ def test_voices_in_files_of_their_own(folder):
 
 def test_files_that_are_missing(folder):
     for place in (None, folder / "config.json"):
-        with pytest.raises(ModelError, match="is no directory; PARTWAY_VOICE_SPEAKS must name one"):
+        with pytest.raises(
+            SettingsRefused, match="is no directory; PARTWAY_VOICE_SPEAKS must name"
+        ):
             Kokoro().load(place)
     (folder / "kokoro.onnx").unlink()
     with pytest.raises(ModelError, match=r"has 0 files \*\.onnx; it must have one"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.container.errors import ModelError
+from partway.container.errors import ModelError, SettingsRefused
 from partway.container.models.voice.engines.piped_program import (
     PipedProgram,
     SampleBytes,
@@ -144,8 +144,8 @@ def test_no_descriptor_stays():
 
 def test_a_program_that_is_not_there(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ModelError, match="program 'espeak-ng' was not found; install it"):
+    with pytest.raises(SettingsRefused, match="program 'espeak-ng' was not found; install it"):
         program_at(None, "espeak-ng")
-    with pytest.raises(ModelError, match="'/nowhere/x' was not found"):
+    with pytest.raises(SettingsRefused, match="'/nowhere/x' was not found"):
         program_at(Path("/nowhere/x"), "espeak-ng")
     assert program_at(Path(sys.executable), "espeak-ng") == sys.executable

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from partway.container.errors import ModelError
+from partway.container.errors import ModelError, SettingsRefused
 from partway.container.models.voice.engines import piper
 from partway.container.models.voice.engines.piper import Piper
 from partway.container.models.voice.interfaces import SpeakingOptions
@@ -154,7 +154,7 @@ def test_descriptions_that_are_refused(description, reason, tmp_path):
 
 def test_a_voice_that_is_not_there(tmp_path):
     for place in (None, tmp_path / "x.onnx"):
-        with pytest.raises(ModelError, match="PARTWAY_VOICE_SPEAKS must name one"):
+        with pytest.raises(SettingsRefused, match="PARTWAY_VOICE_SPEAKS must name one"):
             Piper().load(place)
     (tmp_path / "x.onnx").write_bytes(b"")
     with pytest.raises(ModelError, match=r"x\.onnx\.json is no description"):
