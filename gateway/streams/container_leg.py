@@ -95,7 +95,9 @@ def _refused(refusal: HandshakeRefused) -> ContainerError:
             f"the container takes no stream at this path: it answered {status}, not 101", status
         )
     body = refusal.body.decode("utf-8", "replace")
-    return ContainerError(f"the container refused the stream with status {status}", status, body)
+    message = f"the container refused the stream with status {status}"
+    said = " ".join(body.split())
+    return ContainerError(message, status, body, f"{message}: {said}" if said else message)
 
 
 class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):

@@ -11,6 +11,7 @@ import pytest
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import REPEATED_LINES
 from partway.gateway.network.dialling import Address
+from partway.protocol.limits import LOGGED_CHARACTERS
 from tests.frame_factory import close
 from tests.wire.peers import (
     RAW,
@@ -204,6 +205,31 @@ async def test_the_operator_has_one_line_of_a_refused_stream_and_the_client_no_a
         'reason="the container refused the stream with status 503"'
     )
     assert str(container.port) not in f"{response.headers} {response.json}"
+
+
+@pytest.mark.parametrize(
+    ("said", "logged"),
+    [
+        ("set PARTWAY_VOICE_HEARS\n", "set PARTWAY_VOICE_HEARS"),
+        ("no\r\n2026-01-01 INFO forged\x1b[2J", "no 2026-01-01 INFO forged\\u001b[2J"),
+        ("x" * 2000, "x" * 100),
+        (" \n", ""),
+    ],
+)
+async def test_the_operator_has_the_words_of_a_container_that_refuses(
+    gateway_for, caplog, said, logged
+):
+    head = f"HTTP/1.1 400 No\r\nContent-Length: {len(said)}\r\n\r\n"
+    async with RawContainer(lambda request: f"{head}{said}".encode()) as container:
+        gateway = await gateway_for(container=container)
+        with caplog.at_level(logging.INFO):
+            response = await gateway.request(UPGRADE)
+    assert response.json["Message"] == "the container refused the stream with status 400"
+    (line,) = [each.getMessage() for each in caplog.records if each.name.startswith("partway")]
+    reason = "the container refused the stream with status 400"
+    assert f'reason="{reason}: {logged}' in line if logged else line.endswith(f'"{reason}"')
+    assert line.isprintable()
+    assert len(line) < LOGGED_CHARACTERS + 300
 
 
 @pytest.mark.parametrize("what", ["refused", "bad request"])
