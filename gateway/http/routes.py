@@ -16,6 +16,7 @@ from partway.protocol.errors import NotFound
 from partway.protocol.signatures.canonical_form import SERVICE
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
+_OF_ENDPOINT = re.compile(r"/endpoints/[^/]")
 
 #: Refuses a request that no client of an operation would send.
 Requirement = Callable[[Exchange], None]
@@ -120,7 +121,14 @@ def find(
             "WebSocket must be opened over HTTP/1.1, also by a proxy in between (HAProxy: `ws h1`)"
         )
     shown = method if _METHOD.fullmatch(method) else "this method"  # the method may be any text
-    raise NotFound(f"no operation answers {shown} on this path")
+    # The path stays out of the message, which is logged too: it may hold a secret.
+    unknown = f"no operation answers {shown} on this path"
+    if method == "GET" and _OF_ENDPOINT.search(path):
+        unknown += (
+            "; a stream's path is /endpoints/NAME/invocations-bidirectional-stream, or "
+            "/endpoints/NAME/stream/PATH for a path of the container's own"
+        )
+    raise NotFound(unknown)
 
 
 def _fits(wanted: str, target: str) -> bool:

@@ -73,6 +73,30 @@ def test_what_lies_nowhere(method, path):
         find(TABLE, method, path)
 
 
+NEAREST = (
+    "a stream's path is /endpoints/NAME/invocations-bidirectional-stream, or "
+    "/endpoints/NAME/stream/PATH for a path of the container's own"
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        (
+            "GET",
+            "/endpoints/voice/streams/v1/listen",
+            f"GET on this path; {NEAREST}",
+        ),
+        ("PUT", "/endpoints/voice/x", "PUT on this path"),
+        ("GET", "/x", "GET on this path"),
+    ],
+)
+def test_an_unknown_path_of_an_endpoint_is_refused_with_the_nearest_form(method, path, said):
+    with pytest.raises(NotFound) as caught:
+        find(TABLE, method, path)
+    assert caught.value.message == f"no operation answers {said}"
+
+
 def test_a_websocket_over_http2_is_refused_with_what_to_do():
     path = "/endpoints/demo/invocations-bidirectional-stream"
     with pytest.raises(NotFound, match=r"over HTTP/2 \(RFC 8441\).* must be opened over HTTP/1\.1"):
