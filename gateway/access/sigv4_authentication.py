@@ -54,6 +54,14 @@ _SIGNATURE_ALONE: Final = (
 )
 
 
+_INVALID: Final = "The bearer token included in the request is invalid"
+_OF_NOBODY: Final = f"{_INVALID}: it is not one of a principal's tokens"
+_NO_API_KEYS: Final = (
+    f"{_INVALID}: it is an API key, as `partway token` makes; this operation takes only one of a "
+    "principal's tokens"
+)
+
+
 class SigV4Authentication(Authenticator):
     """An authenticator of principals, by their signatures or, where allowed, their tokens.
 
@@ -132,7 +140,8 @@ class SigV4Authentication(Authenticator):
     def _by_token(self, token: str, deed: Deed) -> Bearer:
         principal = self._principals.by_token(token)
         if principal is None:
-            raise UnrecognizedClient("The bearer token included in the request is invalid.")
+            is_api_key = token.startswith(API_KEY_PREFIX)
+            raise UnrecognizedClient(_NO_API_KEYS if is_api_key else _OF_NOBODY)
         return Bearer(self._principals, principal.name, deed.action, deed.resource, token)
 
     def _by_api_key(self, key: str, deed: Deed) -> ApiKeyBearer:

@@ -119,8 +119,11 @@ def test_a_key_lasts_twelve_hours_at_most(authenticate):
 
 
 def test_a_key_opens_no_other_route(authenticate):
-    with pytest.raises(UnrecognizedClient):
+    with pytest.raises(
+        UnrecognizedClient, match=r"takes only one of a principal's tokens$"
+    ) as caught:
         authenticate(bearer(api_key()), access=Access.SIGNED_OR_BEARER)
+    assert api_key() not in caught.value.message
     with pytest.raises(IncompleteSignature, match="takes only a signature"):
         authenticate(bearer(api_key()), access=Access.SIGNED)
 

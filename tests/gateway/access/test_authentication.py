@@ -245,7 +245,8 @@ def test_a_token_where_none_is_taken(authenticate, request_, error):
     ],
 )  # fmt: skip
 def test_a_token_of_nobody(authenticate, request_):
-    with pytest.raises(UnrecognizedClient, match="bearer token included in the request is invalid"):
+    words = "bearer token included in the request is invalid: it is not one of a principal's tokens"
+    with pytest.raises(UnrecognizedClient, match=words):
         authenticate(request_)
 
 

@@ -406,7 +406,7 @@ async def test_tokens_and_api_keys_open_these_paths(asking, authenticated, base)
     ("token", "status", "says"),
     [
         ("", 401, "Missing Authentication Token; `partway token` makes an API key"),
-        ("nobody-has-this-token", 401, "request is invalid; `partway token` makes an API key"),
+        ("nobody-has-this-token", 401, "a principal's tokens; `partway token` makes an API key"),
         ("sagemaker-api-key-x", 401, "the API key cannot be read"),
         (f"{TOKEN}-who-may-not", 403, "is not authorized to perform: sagemaker:InvokeEndpoint"),
         (f"{TOKEN}-for-another", 403, "is not authorized to perform: sagemaker:InvokeEndpoint"),
