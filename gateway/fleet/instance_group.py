@@ -141,7 +141,7 @@ class Group:
         elif self.trouble:
             trouble = "its instances have failed, and are being started again"
         elif any(each.state is InstanceState.IN_SERVICE for each in self.instances):
-            trouble = "its instances do not answer their pings"
+            trouble = "its instances do not answer their pings (the gateway's log says why)"
         else:
             trouble = "its instances are being started"
         return RoutedVariant(self.variant.name, self.variant.weight, (), trouble)
