@@ -65,10 +65,6 @@ ANSWER_BYTES: Final = MAX_PAYLOAD_MB * MIB
 WAITING_FACTOR: Final = 8
 WAITING_BYTES: Final = 16 * MIB
 
-#: Disk space of API jobs' outputs that are gathered before they are published. One sender has a
-#: share: eight files of 4 GiB each.
-TRANSFORM_QUOTA: Final = 64 * 1024 * MIB
-
 #: Seconds before a request is retried, and the factor of each further wait: 0.25, 1, 4.
 RETRY_PAUSE: Final = 0.25
 RETRY_FACTOR: Final = 4

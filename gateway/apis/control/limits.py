@@ -45,6 +45,10 @@ MAX_JOBS_UNDER_WAY: Final = 256
 #: Transform jobs that run at a time, unless the settings say otherwise: each starts instances.
 JOBS_AT_ONCE: Final = 4
 
+#: Disk space of API jobs' outputs that are gathered before they are published. One sender has a
+#: share: eight files of 4 GiB each.
+TRANSFORM_QUOTA: Final = 64 * 1024 * MIB
+
 #: Endpoints that are planned at a time when a gateway starts; each may look at a file system, on
 #: one of the 256 threads for files.
 PLANS_AT_ONCE: Final = 64

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from partway.gateway.apis.control.limits import JOBS_AT_ONCE, MAX_JOBS_UNDER_WAY
+from partway.gateway.apis.control.limits import (
+    JOBS_AT_ONCE,
+    MAX_JOBS_UNDER_WAY,
+    TRANSFORM_QUOTA,
+)
 from partway.gateway.apis.manifest import Manifest
-from partway.gateway.batch.limits import TRANSFORM_QUOTA
 from partway.gateway.configuration.expected import Size, whole
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from partway.gateway.apis.control.limits import TRANSFORM_QUOTA
 from partway.gateway.batch.finished_files import FinishedFiles
 from partway.gateway.batch.input_output import InputPlace, OutputPlace
 from partway.gateway.batch.job_locations import CallersPlaces
-from partway.gateway.batch.limits import TRANSFORM_QUOTA
 from partway.gateway.batch.output_spool import outputs_quota
 from partway.gateway.batch.outputs import UnfinishedOutputs
 from partway.gateway.storage.limits import READ_BYTES

@@ -13,6 +13,7 @@ from partway.gateway.access.authentication import ANYBODY, Identity
 from partway.gateway.apis.control.async_rules import AsyncRules
 from partway.gateway.apis.control.catalogue import Catalogue
 from partway.gateway.apis.control.launch_quota import ContainerRoom
+from partway.gateway.apis.control.limits import TRANSFORM_QUOTA
 from partway.gateway.apis.control.model_data_permission import ModelDataLeave
 from partway.gateway.apis.control.planner import Planning
 from partway.gateway.apis.control.resources import Resource, Resources
@@ -20,7 +21,6 @@ from partway.gateway.apis.transform_jobs.job_runner import TransformKeeper
 from partway.gateway.apis.transform_jobs.operations import TransformOperations
 from partway.gateway.arns import Arns
 from partway.gateway.batch.job_locations import CallersPlaces
-from partway.gateway.batch.limits import TRANSFORM_QUOTA
 from partway.gateway.batch.output_spool import outputs_quota
 from partway.gateway.fleet.endpoint import InstanceTimes, Program
 from partway.gateway.fleet.fleet import Fleet
