@@ -117,9 +117,15 @@ class _Probed:
 
 
 class SilentHosts(threading.local):
-    """The open connections to containers, by address; one set per thread, and so per loop."""
+    """The open connections to containers, by address; one set per thread, and so per loop.
+
+    Attributes:
+        on_suspected: called with an IP address and a port when their peers begin to be asked. Other
+            processes of the gateway may have connections to them too.
+    """
 
     def __init__(self) -> None:
+        self.on_suspected: Callable[[str, int], object] = lambda *_: None
         self._open: dict[SocketAddress, set[asyncio.Transport]] = {}
         #: Addresses whose peers are being asked, and until when, by the monotonic clock.
         self._asked: dict[SocketAddress, float] = {}
@@ -148,12 +154,18 @@ class SilentHosts(threading.local):
         """
         with suppress(ValueError):
             host = str(ipaddress.ip_address(host))  # as the kernel writes it
+        if self.ask(host, port):
+            self.on_suspected(host, port)
+
+    def ask(self, host: str, port: int) -> bool:
+        """Ask them, and tell nobody; return False if they are being asked already."""
         place = (host, port)
         now = time.monotonic()
-        if sys.platform != "linux" or place not in self._open or self._asked.get(place, 0) > now:
-            return
+        if sys.platform != "linux" or self._asked.get(place, 0) > now:
+            return False
         self._asked[place] = now + HOST_SILENCE
-        self._ask(place, list(self._open[place]), [])
+        self._ask(place, list(self._open.get(place, ())), [])
+        return True
 
     def _ask(
         self, place: SocketAddress, left: list[asyncio.Transport], asked: list[_Probed]

@@ -16,6 +16,7 @@ from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import RoutedVariant
 from partway.gateway.gateway import Gateway
 from partway.gateway.network.listening import close_all, sockets_of_slots
+from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.ports import Listening
 from partway.gateway.timing.deadlines import before
 from partway.gateway.workers.forwarded_requests import ForwardedRequests
@@ -26,6 +27,7 @@ from partway.gateway.workers.messages import (
     Drained,
     GiveMetrics,
     Hasten,
+    HostSuspected,
     InstanceIdle,
     InstanceUnreachable,
     KeepOnly,
@@ -145,6 +147,7 @@ class WorkersFront:
         gateway.fleet.on_routed = self._changed
         gateway.fleet.on_readiness = self._tell_readiness
         gateway.status.page_of_all = self._pages.page
+        silent_hosts.on_suspected = self._tell_suspected
         self._slots = await self._made_slots(path)
         self._starting = {*self._slots}
         self._tasks = [asyncio.create_task(each.run(), name="worker") for each in self._slots]
@@ -262,6 +265,8 @@ class WorkersFront:
             case InstanceUnreachable(instance):
                 if (load := self._gateway.router.loads.get(instance)) is not None:
                     load.on_unreachable()
+            case HostSuspected(host, port):
+                silent_hosts.suspect(host, port)  # which tells all workers
             case UseSignature():
                 authenticator, now = self._gateway.authenticator, self._gateway.wall_clock()
                 assert isinstance(authenticator, SigV4Authentication), "as in the worker"
@@ -318,6 +323,9 @@ class WorkersFront:
             if (load := self._gateway.router.loads.get(each)) is not None:
                 load.choosers -= 1
                 load.check_idle()
+
+    def _tell_suspected(self, host: str, port: int) -> None:
+        self._send(HostSuspected(host, port))
 
     def _tell_readiness(self) -> None:
         self._send(SetReadiness(self._gateway.fleet.is_ready))

@@ -13,6 +13,16 @@ import msgspec
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import RoutedVariant
 
+# --- Both ways -----------------------------------------------------------------------------------
+
+
+class HostSuspected(msgspec.Struct, frozen=True, tag="suspected"):
+    """A dial to an IP address and port has timed out; see :class:`.SilentHosts`."""
+
+    host: str
+    port: int
+
+
 # --- To a worker ---------------------------------------------------------------------------------
 
 
@@ -94,6 +104,7 @@ ToWorker: TypeAlias = (
     | WorkerCheck
     | GiveMetrics
     | SignatureAnswer
+    | HostSuspected
 )
 
 
@@ -167,6 +178,7 @@ ToParent: TypeAlias = (
     | Applied
     | InstanceIdle
     | InstanceUnreachable
+    | HostSuspected
     | WorkerMetrics
     | UseSignature
     | Drained

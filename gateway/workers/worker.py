@@ -18,6 +18,7 @@ from partway.gateway.core import Core
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.peers import TrustedProxies
 from partway.gateway.http.routes import Route
+from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.quota import NamedCounts
 from partway.gateway.settings.settings import Settings
 from partway.gateway.status_routes import METRICS
@@ -30,6 +31,7 @@ from partway.gateway.workers.messages import (
     Drained,
     GiveMetrics,
     Hasten,
+    HostSuspected,
     InstanceIdle,
     InstanceUnreachable,
     KeepOnly,
@@ -95,6 +97,7 @@ class GatewayWorker(Core):
             LinkBroken: something else than messages has come from the parent.
         """
         ports = WorkerPorts(self, sockets, tls)
+        silent_hosts.on_suspected = lambda *place: self._link.send(HostSuspected(*place))
         async for message in self._link.messages():
             match message:
                 case Listen():
@@ -138,6 +141,8 @@ class GatewayWorker(Core):
                 self.keep_only(endpoints)
             case Hasten():
                 self.hasten()
+            case HostSuspected(host, port):
+                silent_hosts.ask(host, port)
             case WorkerCheck():
                 self._link.send(WorkerChecked())
             case GiveMetrics(number):

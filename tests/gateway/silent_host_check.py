@@ -104,9 +104,9 @@ def container(host: str) -> list[str]:
     return [sys.executable, *words]
 
 
-@pytest.fixture
+@pytest.fixture(params=[1, 2], ids=["one-process", "two-workers"])
 async def gateway(
-    link: None, tmp_path: Path, anyio_backend: object
+    request: pytest.FixtureRequest, link: None, tmp_path: Path, anyio_backend: object
 ) -> AsyncIterator[tuple[str, Path]]:
     """The gateway of a container on the far host, and of a near one; its URL and its log."""
     async with AsyncExitStack() as started:
@@ -126,7 +126,7 @@ async def gateway(
         settings.write_text("\n".join(tables), "utf-8")
         log = tmp_path / "gateway.log"
         words = ["-m", "partway.gateway.cli.main", "serve", "--config", str(settings)]
-        words += ["--port", "0", "--log-format", "text"]
+        words += ["--port", "0", "--log-format", "text", "--workers", str(request.param)]
         url = await started.enter_async_context(running(sys.executable, *words, log=log))
         yield url, log
 

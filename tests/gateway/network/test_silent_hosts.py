@@ -183,6 +183,20 @@ async def test_many_connections_are_asked_in_turns(silence, monkeypatch):
         await eventually(lambda: not any(keep_alive(each)[0] for each in transports))
 
 
+async def test_the_other_processes_are_told_once(silence):
+    """Each has connections of its own to the host, or will."""
+    hosts, told = SilentHosts(), []
+    hosts.on_suspected = lambda *place: told.append(place)
+    for _ in range(3):
+        hosts.suspect("192.0.2.1", 80)
+    assert not hosts.ask("192.0.2.1", 80), "it is being asked"
+    assert hosts.ask("192.0.2.2", 80), "another process has told"
+    assert told == [("192.0.2.1", 80)]
+    await eventually(lambda: hosts._asked == {})
+    hosts.suspect("192.0.2.1", 80)
+    assert len(told) == 2
+
+
 async def test_connections_that_are_lost_are_forgotten():
     hosts = SilentHosts()
     with containers() as made:

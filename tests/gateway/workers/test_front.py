@@ -13,11 +13,14 @@ from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
+from partway.gateway.network.silent_hosts import SilentHosts
 from partway.gateway.timing.clock import LoopClock
+from partway.gateway.workers import front
 from partway.gateway.workers.front import WorkersFront, WorkersSetup
 from partway.gateway.workers.messages import (
     Applied,
     Drained,
+    HostSuspected,
     InstanceIdle,
     InstanceUnreachable,
     KeepOnly,
@@ -168,6 +171,16 @@ async def test_a_missed_dial_reaches_the_instance(scene):
     scene.gateway.router.load("i").on_unreachable = lambda: told.append("i")
     scene.front.said(scene.slots[0], InstanceUnreachable("i"))
     assert told == ["i"]
+
+
+async def test_all_workers_ask_a_host_that_one_suspects(scene, monkeypatch):
+    hosts = SilentHosts()
+    hosts.on_suspected = scene.front._tell_suspected
+    monkeypatch.setattr(front, "silent_hosts", hosts)
+    for each in scene.slots:
+        scene.front.said(each, HostSuspected("192.0.2.1", 80))
+    for each in scene.slots:
+        assert each.sent == [HostSuspected("192.0.2.1", 80)], "told once"
 
 
 async def test_the_end_of_a_worker_frees_instances_that_drain(scene):

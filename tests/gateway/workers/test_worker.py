@@ -8,8 +8,10 @@ from contextlib import suppress
 
 import pytest
 
+from partway.gateway.network.silent_hosts import SilentHosts
 from partway.gateway.settings.settings import Settings
 from partway.gateway.workers import link as link_module
+from partway.gateway.workers import worker
 from partway.gateway.workers.link import WorkerLink
 from partway.gateway.workers.messages import (
     TO_PARENT,
@@ -18,6 +20,7 @@ from partway.gateway.workers.messages import (
     Drain,
     Drained,
     GiveMetrics,
+    HostSuspected,
     Listen,
     WorkerCheck,
     WorkerChecked,
@@ -30,11 +33,16 @@ from tests.gateway.workers.rows import shared_rows
 
 
 class Scene:
-    """A worker without sockets, and its parent's side of the link."""
+    """A worker without sockets, and its parent's side of the link.
 
-    def __init__(self, parent: WorkerLink, worker: GatewayWorker) -> None:
+    Attributes:
+        hosts: the worker's connections to containers.
+    """
+
+    def __init__(self, parent: WorkerLink, worker: GatewayWorker, hosts: SilentHosts) -> None:
         self.parent = parent
         self.worker = worker
+        self.hosts = hosts
         self.messages = parent.messages()
         self.running = asyncio.create_task(worker.run(PortSockets(()), None))
 
@@ -46,13 +54,16 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(anyio_backend, tmp_path):
+async def scene(anyio_backend, tmp_path, monkeypatch):
+    hosts = SilentHosts()
+    monkeypatch.setattr(worker, "silent_hosts", hosts)
     ours, theirs = socket.socketpair()
     parent = await WorkerLink.over(ours, TO_PARENT)
     link = await WorkerLink.over(theirs, TO_WORKER)
     with shared_rows(2) as rows:
         settings = Settings(apis=frozenset(), shutdown_grace=0.0)
-        scene = Scene(parent, GatewayWorker(settings, rows[1], str(tmp_path / "none"), link))
+        made = GatewayWorker(settings, rows[1], str(tmp_path / "none"), link)
+        scene = Scene(parent, made, hosts)
         yield scene
         parent.abort()
         with suppress(ExceptionGroup):  # of a drain that a test has made fail
@@ -69,6 +80,14 @@ async def test_it_says_that_it_listens_and_is_there(scene):
 async def test_an_instance_that_it_has_forgotten_is_not_cut(scene):
     assert await scene.answer(CutInstance("gone"), WorkerCheck()) == WorkerChecked()
     assert scene.worker.router.loads == {}
+
+
+async def test_hosts_are_suspected_by_all_processes(scene):
+    suspected, told = HostSuspected("192.0.2.1", 80), HostSuspected("192.0.2.2", 80)
+    assert await scene.answer(told, WorkerCheck()) == WorkerChecked()
+    scene.hosts.suspect(told.host, told.port)  # it is being asked
+    scene.hosts.suspect(suspected.host, suspected.port)
+    assert await scene.answer() == suspected
 
 
 async def test_metrics_that_are_too_long_are_left_out(scene, monkeypatch):
