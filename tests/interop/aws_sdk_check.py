@@ -441,6 +441,35 @@ async def test_twenty_streams_of_one_client(
     assert (taken == 1) is differences.one_connection, taken
 
 
+async def test_streams_over_the_limit_of_a_connection(
+    python: str, config: str, differences: Differences, tmp_path: Path
+) -> None:
+    """The SDK neither begins such a stream nor fails it; another client opens a connection."""
+    if not differences.one_connection:
+        pytest.skip("each stream has a connection of its own")
+    async with AsyncExitStack() as running:
+        limited = f"max_streams_per_connection = 2\n{config}"
+        gateway = await running.enter_async_context(
+            ServedGateway.start(tmp_path, limited, PRINCIPALS)
+        )
+        sdk = await running.enter_async_context(Sdk.start(python, gateway.ca, tmp_path / "log"))
+        client, other = [await sdk.client(gateway.https, KEY) for _ in range(2)]
+        ends, stays = [await client.open("echo") for _ in range(2)]
+        late = await client.begin("echo")
+        with pytest.raises(Hung):
+            await late.head(patience=3)
+        assert await asyncio.to_thread(tls_connections, gateway) == 1
+        beside = await other.open("echo")
+        assert await asyncio.to_thread(tls_connections, gateway) == 2
+        await ends.end_input()
+        assert await ends.rest() == []
+        with pytest.raises(Hung):
+            await late.head(patience=3)
+        for stream in (await client.open("echo"), stays, beside):
+            await stream.end_input()
+            assert await stream.rest() == []
+
+
 def tls_connections(gateway: ServedGateway) -> int:
     """How many connections there are to the TLS port."""
     port = urlsplit(gateway.https).port
