@@ -45,7 +45,7 @@ NEEDS_UNSHARE = command -v unshare >/dev/null || \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python unshare-voice \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
@@ -132,6 +132,9 @@ bench-codecs: $(VENV)/installed-bench  ## compare the frame codecs behind one re
 
 bench-http2: $(VENV)/installed-bench  ## compare HTTP/2 with Envoy and Hypercorn
 	$(BIN)/python -m benchmarks.http2 $(BENCH_ARGS)
+
+bench-workers: $(VENV)/installed-bench  ## compare two workers with one process, and with another checkout: BENCH_ARGS="--beside FOLDER"
+	$(BIN)/python -m benchmarks.workers $(BENCH_ARGS)
 
 bench-invoke: $(VENV)/installed-bench  ## compare InvokeEndpoint with HAProxy and nginx, if installed
 	$(BIN)/python -m benchmarks.invoke $(BENCH_ARGS)

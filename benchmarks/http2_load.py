@@ -21,7 +21,7 @@ import hpack
 import uvloop
 
 from benchmarks.http2_wires import WIRES, Wire
-from benchmarks.load import LoadError, Messages, add_options, count_round_trips
+from benchmarks.load import Counts, LoadError, Messages, add_options, count_round_trips
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -262,7 +262,7 @@ async def _open(args: argparse.Namespace, failed: asyncio.Future[None]) -> list[
     return streams
 
 
-async def throughput(args: argparse.Namespace) -> dict[str, float]:
+async def throughput(args: argparse.Namespace) -> Counts:
     """Count round trips, and the measured process's cost of them."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     streams = await _open(args, failed)

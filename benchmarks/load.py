@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
+import random
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import msgpack
 import psutil
@@ -24,6 +26,9 @@ MSGPACK = "payloadpart.v1.msgpack"
 
 #: Seconds before the measured time: connections settle, caches and allocators warm up.
 _WARM_UP = 0.5
+
+#: Seconds before which a timer is no use.
+_COARSE = 0.002
 
 #: Longest wait for one reply on an idle machine.
 _REPLY_TIMEOUT = 10.0
@@ -105,6 +110,8 @@ class Stream(WSListener):
 
     def end(self) -> None:
         self.ended = True
+        if self._transport is not None:
+            self._transport.disconnect()
 
     def pause_writing(self) -> None:
         """Do nothing: a few messages in flight never fill a socket for long."""
@@ -115,6 +122,20 @@ class Stream(WSListener):
     def _fail(self, what: str) -> None:
         if not self._failed.done():
             self._failed.set_exception(LoadError(what))
+
+
+class Counts(TypedDict):
+    """The result of a load.
+
+    Attributes:
+        cpu_seconds: of the measured process and its children.
+        cpu_seconds_each: the same, of each process.
+    """
+
+    round_trips: int
+    seconds: float
+    cpu_seconds: float
+    cpu_seconds_each: list[float]
 
 
 class EchoStream(Protocol):
@@ -141,7 +162,12 @@ class Meter:
 
     def cpu_seconds(self) -> float:
         """User and system time spent so far."""
-        return sum(p.cpu_times().user + p.cpu_times().system for p in self._processes)
+        return sum(self.cpu_seconds_each())
+
+    def cpu_seconds_each(self) -> list[float]:
+        """Return the time of each process."""
+        times = [each.cpu_times() for each in self._processes]
+        return [each.user + each.system for each in times]
 
     def resident_bytes(self) -> int:
         return sum(p.memory_info().rss for p in self._processes)
@@ -171,7 +197,7 @@ async def _run_for(seconds: float, failed: asyncio.Future[None]) -> None:
         future.result()
 
 
-async def throughput(args: argparse.Namespace) -> dict[str, float]:
+async def throughput(args: argparse.Namespace) -> Counts:
     """Count round trips, and the measured process's cost of them."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     streams = await open_streams(args.url, args.streams, args.size, args.subprotocol, failed)
@@ -180,26 +206,51 @@ async def throughput(args: argparse.Namespace) -> dict[str, float]:
 
 async def count_round_trips(
     streams: Sequence[EchoStream], failed: asyncio.Future[None], args: argparse.Namespace
-) -> dict[str, float]:
-    """Keep messages in flight on open streams, and count the replies.
+) -> Counts:
+    """Keep messages in flight on open streams, or send at a rate, and count the replies.
 
     Raises:
         LoadError: no reply came, or ``failed`` has the error.
     """
     meter = Meter(args.measure)
-    for stream in streams:
-        stream.running = True
-        stream.send(args.in_flight)
+    sending = None
+    if args.rate:
+        sending = asyncio.create_task(_send_at(args.rate, streams))
+    else:
+        for stream in streams:
+            stream.running = True
+            stream.send(args.in_flight)
     await _run_for(_WARM_UP, failed)
-    started, cpu, received = time.monotonic(), meter.cpu_seconds(), sum(s.received for s in streams)
+    started, received = time.monotonic(), sum(stream.received for stream in streams)
+    before = meter.cpu_seconds_each()
     await _run_for(args.seconds, failed)
     received = sum(stream.received for stream in streams) - received
-    cpu, seconds = meter.cpu_seconds() - cpu, time.monotonic() - started
+    each = [now - then for now, then in zip(meter.cpu_seconds_each(), before, strict=True)]
+    seconds = time.monotonic() - started
+    if sending is not None:
+        sending.cancel()
+        await asyncio.wait((sending,))
     if not received:
         raise LoadError("no reply in the measured time")
     for stream in streams:
         stream.end()
-    return {"round_trips": received, "seconds": seconds, "cpu_seconds": cpu}
+    return {
+        "round_trips": received,
+        "seconds": seconds,
+        "cpu_seconds": sum(each),
+        "cpu_seconds_each": each,
+    }
+
+
+async def _send_at(rate: float, streams: Sequence[EchoStream]) -> None:
+    """Send so many messages a second at random moments, as independent clients do."""
+    due = time.monotonic()
+    for stream in itertools.cycle(streams):
+        due += random.expovariate(rate)
+        while (early := due - time.monotonic()) > 0:  # noqa: ASYNC110 (for a moment in time)
+            # uvloop's timers have milliseconds; messages would come in bursts.
+            await asyncio.sleep(early if early > _COARSE else 0)
+        stream.send()
 
 
 async def idle(args: argparse.Namespace) -> dict[str, float]:
@@ -236,6 +287,7 @@ async def exchange_one(streams: Sequence[Stream], failed: asyncio.Future[None]) 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--in-flight", type=int, default=8, help="messages, per stream")
+    parser.add_argument("--rate", type=float, help="instead: messages a second, at random")
     parser.add_argument("--size", type=int, default=640, help="bytes of a payload")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--measure", type=int, help="id of the process whose CPU is counted")
@@ -249,7 +301,10 @@ def main() -> None:
     add_options(parser)
     args = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(throughput(args) if args.idle is None else idle(args))))
+        if args.idle is None:
+            print(json.dumps(runner.run(throughput(args))))
+        else:
+            print(json.dumps(runner.run(idle(args))))
 
 
 if __name__ == "__main__":

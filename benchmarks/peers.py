@@ -19,9 +19,8 @@ from pathlib import Path
 
 from partway.gateway.tls.context import TlsFiles
 
-_ROOT = Path(__file__).parent.parent
 #: The code beside this file is measured, whatever else is installed.
-_PYTHONPATH = os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))
+_ROOT = Path(__file__).parent.parent
 _START_TIMEOUT = 40.0  # a gateway waits for its endpoints for 30 s
 _STOP_TIMEOUT = 5.0
 _LISTENING = r"listening on {scheme}://([\w.]+:\d+)"
@@ -102,8 +101,14 @@ class Process:
 
 
 @contextmanager
-def started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[Process]:
-    """Start a process in an empty folder of its own; it ends with the block."""
+def started(
+    command: Sequence[str], pass_fds: Sequence[int] = (), root: Path = _ROOT
+) -> Iterator[Process]:
+    """Start a process in an empty folder of its own; it ends with the block.
+
+    Args:
+        root: the checkout whose code it runs.
+    """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output"
         with output.open("wb") as file:
@@ -114,7 +119,7 @@ def started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[Pr
                 stderr=subprocess.STDOUT,
                 pass_fds=pass_fds,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": _PYTHONPATH},
+                env={**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"},
             )
         try:
             yield Process(process, output)
@@ -146,10 +151,13 @@ def until_it_listens(
 
 @contextmanager
 def listening(
-    command: Sequence[str], scheme: str = "http", seconds: float = _START_TIMEOUT
+    command: Sequence[str],
+    scheme: str = "http",
+    seconds: float = _START_TIMEOUT,
+    root: Path = _ROOT,
 ) -> Iterator[Peer]:
     """Start a process that prints its address."""
-    with started(command) as process:
+    with started(command, root=root) as process:
 
         def said() -> str | None:
             found = re.search(_LISTENING.format(scheme=scheme), process.said())
@@ -209,11 +217,14 @@ def codec_relay(codec: str, container: Peer) -> Iterator[Peer]:
 
 
 @contextmanager
-def gateway(container: Peer, *options: str, tls: TlsFiles | None = None) -> Iterator[Peer]:
+def gateway(
+    container: Peer, *options: str, tls: TlsFiles | None = None, root: Path = _ROOT
+) -> Iterator[Peer]:
     """Start the product, as its user does.
 
     Args:
         tls: the certificate for clients; the peer is then the port with TLS.
+        root: the checkout whose product it is.
     """
     command = find("partway", str(Path(sys.executable).parent))
     if command is None:
@@ -222,7 +233,7 @@ def gateway(container: Peer, *options: str, tls: TlsFiles | None = None) -> Iter
     line = [command, "serve", "--port", "0", "--endpoint", endpoint, *options]
     if tls is not None:
         line += ["--tls-port", "0", "--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
-    with listening(line, "http" if tls is None else "https") as peer:
+    with listening(line, "http" if tls is None else "https", root=root) as peer:
         yield peer
 
 

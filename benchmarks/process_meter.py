@@ -33,6 +33,11 @@ class Meter:
     def resident(self) -> int:
         return int(self._process.memory_info().rss)
 
+    def proportional(self) -> int:
+        """Bytes of memory, of which shared pages count by their shares (PSS); on Linux."""
+        rollup = (self._folder / "smaps_rollup").read_text()
+        return int(rollup.partition("\nPss:")[2].split()[0]) * 1024
+
     def forget_peak(self) -> int:
         """Measure the peak anew from here on; return the resident bytes now."""
         with suppress(OSError):  # then it is the peak since the process began
