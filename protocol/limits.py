@@ -171,7 +171,8 @@ ACCEPT_BACKLOG: Final = 1024
 # --- HTTP/2 --------------------------------------------------------------------------------------
 
 #: Streams of one connection open at once. AWS's SDK for Python has one connection for a host and
-#: puts all its streams on it. By default nginx allows 128, Envoy 100 and h2's servers 2^31 - 1.
+#: puts all its streams on it. A stream over the limit neither begins nor fails there. By default
+#: nginx allows 128, Envoy 100 and h2's servers 2^31 - 1.
 HTTP2_MAX_STREAMS: Final = 1000
 
 #: Largest frame we accept (RFC 9113 §4.2: the least one may ask for).
