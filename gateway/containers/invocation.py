@@ -38,12 +38,7 @@ from partway.gateway.fleet.routing.session_affinity import NO_SESSION, StickySes
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.peers import peer_of
 from partway.gateway.timing.deadlines import TimeLimit
-from partway.protocol.errors import (
-    ApiError,
-    ContainerError,
-    ContainerUnreachable,
-    UnknownEndpoint,
-)
+from partway.protocol.errors import ApiError, ContainerError, ContainerUnreachable, UnknownEndpoint
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import KIB, MAX_PART_BYTES
 

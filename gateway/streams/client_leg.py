@@ -18,13 +18,7 @@ from partway.gateway.timing.clock import Clock
 from partway.protocol.connections.peer_watch import PingWatch
 from partway.protocol.connections.websocket import FrameConnection, Side
 from partway.protocol.limits import JSON_AT_ONCE, envelope_bytes
-from partway.protocol.parts import (
-    InputEnd,
-    ModelStreamError,
-    PayloadPart,
-    StreamError,
-    StreamEvent,
-)
+from partway.protocol.parts import InputEnd, ModelStreamError, PayloadPart, StreamError, StreamEvent
 from partway.protocol.websocket.close_codes import (
     GATEWAY_FAILED,
     GOING_AWAY,

@@ -20,12 +20,7 @@ from partway.gateway.streams.container_silence import SilenceWatch
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg
 from partway.gateway.streams.open_stream import Counts
-from partway.gateway.streams.states import (
-    SessionAction,
-    SessionEvent,
-    SessionState,
-    follows,
-)
+from partway.gateway.streams.states import SessionAction, SessionEvent, SessionState, follows
 from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine
 from partway.protocol.connections.peer_watch import StallWatch, Wait
