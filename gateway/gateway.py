@@ -39,6 +39,7 @@ from partway.gateway.streams.container_leg import Dialler, dial_container
 
 if TYPE_CHECKING:
     from partway.gateway.admin.operations import AdministeredFleet, AnswerOfDeployments
+    from partway.gateway.kept_state import KeptState
     from partway.gateway.storage.data_directory import DataDirectory
 
 
@@ -74,6 +75,7 @@ class Gateway(Core):
         kept_out: further paths that callers must not name, besides those in the settings and
             ``data``.
         counts: shared with workers; None without any.
+        kept: the state that outlives this process; None if everything ends with it.
 
     Raises:
         AuthenticatorError: the file of principals cannot be read, or is malformed.
@@ -91,6 +93,7 @@ class Gateway(Core):
         store: Store | None = None,
         kept_out: Iterable[Path] = (),
         counts: NamedCounts | None = None,
+        kept: KeptState | None = None,
     ) -> None:
         if settings.workers > 1 and counts is None:
             raise SettingsError("workers must be 1: this gateway has one process alone")
@@ -115,9 +118,10 @@ class Gateway(Core):
             settings.model_data_quota,
             lambda *launched: self._fleet_metrics.launched(*launched),
             lambda maker, location: self.model_data_refusal(maker, location),
+            kept,
         )
         self.means: Final = self._provisions.means
-        self.fleet = Fleet(self.router, self.means)
+        self.fleet = Fleet(self.router, self.means, self._provisions.kept_instances)
         self.fleet.on_end = self.keep_only
         self._fleet_metrics = FleetMetrics(self.fleet.describe, registry)
         self._leftovers = LeftoverContainers(self.fleet, self._provisions)

@@ -375,8 +375,8 @@ def test_the_check_of_references_sees(text, stale):
 #: From the ground up: a room imports from its own floor and from those below it. The page of the
 #: architecture shows them.
 FLOORS = (
-    {"arns", "configuration", "limits", "metrics", "network", "plain_text", "quota", "storage",
-     "terminal", "timing"},
+    {"arns", "configuration", "kept_state", "limits", "metrics", "network", "plain_text", "quota",
+     "storage", "terminal", "timing"},
     {"access", "client", "tls"},
     {"http"},
     {"fleet"},

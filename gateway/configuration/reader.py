@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from partway.gateway.configuration.expected import (
-    adapter,
-    keys_of,
-    parts_of,
-    taken_apart,
-    words_of,
-)
+from partway.gateway.configuration.expected import adapter, keys_of, parts_of, taken_apart, words_of
 from partway.gateway.configuration.messages import (
     Place,
     SettingsError,

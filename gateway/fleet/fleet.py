@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from partway.gateway.fleet.deployment import Deployment
 from partway.gateway.fleet.endpoint import Endpoint
@@ -18,6 +19,9 @@ from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
+
+if TYPE_CHECKING:
+    from partway.gateway.fleet.kept_instances import KeptInstances
 
 log = logging.getLogger("partway.fleet")
 
@@ -33,6 +37,9 @@ class FleetStopping(ServiceUnavailable):
 class Fleet:
     """All endpoints of a gateway.
 
+    Args:
+        kept: the ids of instances that outlive this process; None if none does.
+
     Attributes:
         on_change: called with an endpoint's name when the endpoint has changed or ended.
         on_routed: called with an endpoint's name before, when the router knows of that.
@@ -40,7 +47,7 @@ class Fleet:
         on_readiness: called when :attr:`is_ready` has changed.
     """
 
-    def __init__(self, router: Router, means: Means) -> None:
+    def __init__(self, router: Router, means: Means, kept: KeptInstances | None = None) -> None:
         self.router = router
         self.on_change: Callable[[str], object] = lambda _: None
         self.on_routed: Callable[[str], object] = lambda _: None
@@ -48,6 +55,7 @@ class Fleet:
         self.on_readiness: Callable[[], object] = lambda: None
         self._is_ready = False
         self._means = means
+        self._kept = kept
         self._deployments: dict[str, Deployment] = {}
         self._leaving: dict[asyncio.Task[None], Deployment] = {}
         self._stopping = False
@@ -250,7 +258,7 @@ class Fleet:
         log.info(LogLine("endpoint deleted", endpoint=name))
 
     def _maker(self, endpoint: Endpoint) -> InstanceMaker:
-        return InstanceMaker(self._means, self.router, endpoint)
+        return InstanceMaker(self._means, self.router, endpoint, self._kept)
 
     def _changed(self, name: str) -> None:
         deployment = self._deployments.get(name)

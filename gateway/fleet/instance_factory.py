@@ -13,16 +13,24 @@ from partway.gateway.fleet.launchers.launcher import Order, no_output
 from partway.gateway.fleet.routing.router import InstanceLoad, Router
 
 if TYPE_CHECKING:
+    from partway.gateway.fleet.kept_instances import KeptInstances
     from partway.gateway.fleet.launch_orders import LaunchOrders
 
 
 class InstanceMaker:
-    """Makes the instances of one version of an endpoint."""
+    """Makes the instances of one version of an endpoint.
 
-    def __init__(self, means: Means, router: Router, endpoint: Endpoint) -> None:
+    Args:
+        kept: the ids of instances that outlive this process; None if none does.
+    """
+
+    def __init__(
+        self, means: Means, router: Router, endpoint: Endpoint, kept: KeptInstances | None = None
+    ) -> None:
         self._means = means
         self._router = router
         self._endpoint = endpoint
+        self._kept = kept
         self._orders: LaunchOrders | None = None
 
     def __call__(
@@ -33,8 +41,12 @@ class InstanceMaker:
         ``number`` counts from 0 within the variant.
         """
         name = f"{self._endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
+        if (kept := self._kept) is not None:
+            name = kept.id_for(name, self._endpoint.name, variant, number)
 
         def changed(instance: Instance) -> None:
+            if kept is not None:
+                kept.changed(instance)
             if instance.over.is_set():
                 self._router.forget(name)
             on_change(instance)

@@ -47,9 +47,7 @@ class FleetMetrics:
 
     def collect(self) -> Iterable[Metric]:
         states = GaugeMetricFamily(
-            "partway_instances",
-            "Instances, by state",
-            labels=["endpoint", "variant", "state"],
+            "partway_instances", "Instances, by state", labels=["endpoint", "variant", "state"]
         )
         restarts = CounterMetricFamily(
             "partway_instance_restarts",

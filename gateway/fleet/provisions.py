@@ -21,7 +21,9 @@ from partway.gateway.storage.limits import MODEL_DATA_QUOTA
 from partway.gateway.timing.clock import Clock
 
 if TYPE_CHECKING:
+    from partway.gateway.fleet.kept_instances import KeptInstances
     from partway.gateway.fleet.launched_provisions import LaunchedProvisions
+    from partway.gateway.kept_state import KeptState
     from partway.gateway.storage.model_data.model_data import HeldData
     from partway.gateway.storage.places.pinned_path import PinnedPath
 
@@ -36,6 +38,10 @@ class Provisions:
         launched: called after each start with endpoint, variant and the seconds it took.
         refusal: says why a principal may not read a location, by name and location; empty if it
             may. By default every principal is refused.
+        kept: the state that outlives this process; None if everything ends with it.
+
+    Attributes:
+        kept_instances: the ids of the instances that outlive it; None without ``kept``.
     """
 
     def __init__(
@@ -45,11 +51,18 @@ class Provisions:
         quota: int = MODEL_DATA_QUOTA,
         launched: Callable[[str, str, float], object] = lambda *_: None,
         refusal: Callable[[str, str], str] = lambda *_: "there are no principals here",
+        kept: KeptState | None = None,
     ) -> None:
         self._clock = clock
         self._data = data
         self._quota = quota
         self._refusal = refusal
+        self._kept = kept
+        self.kept_instances: KeptInstances | None = None
+        if kept is not None:
+            from partway.gateway.fleet.kept_instances import KeptInstances
+
+            self.kept_instances = KeptInstances(kept)
         self._attached = AttachLauncher()
         self._of_launched: LaunchedProvisions | None = None
         around = InstanceContext(Pinging(clock), clock, time.time, launched)

@@ -34,9 +34,5 @@ ErrorDialect = Callable[[ApiError], ErrorResponse]
 
 def aws_rest_json(error: ApiError) -> ErrorResponse:
     """Write an error in AWS's REST JSON protocol: its name is in a header (clause 4-1)."""
-    headers = {
-        "Content-Type": "application/json",
-        "x-amzn-ErrorType": error.name,
-        **error.headers,
-    }
+    headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.name, **error.headers}
     return ErrorResponse(error.status, headers, error.body())

@@ -38,12 +38,7 @@ from partway.gateway.configuration.expected import (
     text,
     whole,
 )
-from partway.gateway.fleet.endpoint import (
-    DEFAULT_VARIANT,
-    Execution,
-    Pull,
-    container_address,
-)
+from partway.gateway.fleet.endpoint import DEFAULT_VARIANT, Execution, Pull, container_address
 from partway.gateway.fleet.launchers.images import is_image
 from partway.gateway.fleet.limits import (
     HEALTH_PING_INTERVAL,

@@ -1,10 +1,10 @@
-"""Kept state in this process's memory: it outlives what a test makes with it."""
+"""Kept state in this process's memory, as one gateway process leaves it to the next."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,28 +19,18 @@ class _Kept:
     status: int | None = None
     taken: KeptEntry | None = None
 
+    def close(self) -> None:
+        for each in self.descriptors:
+            os.close(each)
+
 
 class KeptInMemory:
-    """Keeps entries as a supervisor does, and reaps their processes after :meth:`adopt_all`.
-
-    Attributes:
-        names: of all entries, in the order in which they were kept.
-    """
+    """The entries that one gateway process sees."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Kept] = {}
         self._of_earlier: set[str] = set()
         self._watched: dict[int, int] = {}  # descriptors of processes, by pid
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._entries)
-
-    def record(self, name: str) -> bytes:
-        return self._entries[name].record
-
-    def pid(self, name: str) -> int:
-        return self._entries[name].pid
 
     # --- For the gateway process -----------------------------------------------------------------
 
@@ -53,7 +43,7 @@ class KeptInMemory:
         entry = self._entries.pop(name, None)
         self._of_earlier.discard(name)
         if entry is not None:
-            _close(entry.descriptors)
+            entry.close()
 
     def take(self, prefix: str) -> dict[str, KeptEntry]:
         found = {}
@@ -67,18 +57,32 @@ class KeptInMemory:
 
     # --- For the test ----------------------------------------------------------------------------
 
-    def adopt_all(self) -> None:
-        """Begin as the keeper of an ended process's entries, whose children are this one's now."""
-        self._of_earlier = set(self._entries)
-        for entry in self._entries.values():
-            if entry.pid and entry.pid not in self._watched:
-                self._watch(entry.pid)
+    @property
+    def names(self) -> set[str]:
+        return set(self._entries)
+
+    def record(self, name: str) -> bytes:
+        return self._entries[name].record
+
+    def next_process(self) -> KeptInMemory:
+        """Return what the next gateway process sees; from now on, this one keeps nothing.
+
+        Processes of the entries that are children of this process now are reaped.
+        """
+        following = KeptInMemory()
+        following._entries, self._entries = self._entries, {}
+        following._of_earlier = set(following._entries)
+        for entry in following._entries.values():
+            entry.taken = None
+            if entry.pid:
+                following._watch(entry.pid)
+        self._unwatch_all()
+        return following
 
     def close(self) -> None:
         for name in self.names:
             self.forget(name)
-        for pid in list(self._watched):
-            self._unwatch(pid)
+        self._unwatch_all()
 
     def _watch(self, pid: int) -> None:
         with suppress(ProcessLookupError):  # the earlier process has reaped it
@@ -90,11 +94,15 @@ class KeptInMemory:
         asyncio.get_running_loop().remove_reader(handle)
         os.close(handle)
 
+    def _unwatch_all(self) -> None:
+        for pid in list(self._watched):
+            self._unwatch(pid)
+
     def _reap(self, pid: int) -> None:
         self._unwatch(pid)
         try:
             _, raw = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:  # it has ended before it became this process's child
+        except ChildProcessError:  # another process's child
             return
         status = os.waitstatus_to_exitcode(raw)
         for entry in self._entries.values():
@@ -102,8 +110,3 @@ class KeptInMemory:
                 entry.status = status
                 if entry.taken is not None:
                     entry.taken.ended(status)
-
-
-def _close(descriptors: Iterable[int]) -> None:
-    for each in descriptors:
-        os.close(each)

@@ -119,11 +119,7 @@ async def _ask(
         )
     async with time_limit(clock, timeout):
         transport, hearing = await reach(
-            address,
-            _Hearing,
-            timeout=connect_timeout,
-            tls=tls,
-            tls_timeout=CONTAINER_TLS_TIMEOUT,
+            address, _Hearing, timeout=connect_timeout, tls=tls, tls_timeout=CONTAINER_TLS_TIMEOUT
         )
         try:
             transport.write(request)

@@ -168,13 +168,7 @@ class Lease:
         "variant",
     )
 
-    def __init__(
-        self,
-        router: Router,
-        chosen: _Chosen,
-        *,
-        is_stream: bool = True,
-    ) -> None:
+    def __init__(self, router: Router, chosen: _Chosen, *, is_stream: bool = True) -> None:
         self.is_stream = is_stream
         self._router = router
         self._on_cut: Callable[[], object] | None = None

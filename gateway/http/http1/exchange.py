@@ -242,12 +242,7 @@ class Http1Exchange(UpgradableExchange):
             self._connection.release()
 
     def _head(
-        self,
-        status: int,
-        headers: Mapping[str, str],
-        framing: str = "",
-        *,
-        typed: bool = False,
+        self, status: int, headers: Mapping[str, str], framing: str = "", *, typed: bool = False
     ) -> bytes:
         """Return the response's head.
 
@@ -261,9 +256,7 @@ class Http1Exchange(UpgradableExchange):
         if typed and "Content-Type" not in headers and not _has_type(headers):
             own += "Content-Type: application/octet-stream\r\n"
         return response_head(
-            *(self.version, status, headers, own + framing),
-            keeps=not self.closes,
-            now=time.time(),
+            *(self.version, status, headers, own + framing), keeps=not self.closes, now=time.time()
         )
 
 

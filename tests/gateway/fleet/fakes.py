@@ -11,6 +11,7 @@ from pathlib import Path
 from partway.gateway.fleet.endpoint import Containers, Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.instance_context import InstanceContext, Means
+from partway.gateway.fleet.kept_instances import KeptInstances
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.routing.router import Router
@@ -179,7 +180,13 @@ class FakeModelData:
 
 
 class FakeFleet:
-    def __init__(self):
+    """A fleet with containers that do what a test says.
+
+    Args:
+        kept: the state that outlives the gateway process; None if everything ends with it.
+    """
+
+    def __init__(self, kept=None):
         self.model_data = FakeModelData()
         self.clock = FakeClock()
         self.launcher = FakeLauncher()
@@ -192,9 +199,13 @@ class FakeFleet:
             wall_clock=lambda: self.clock.now,
             launched=lambda *what: self.launched.append(what),
         )
+        self.kept_instances = None
+        if kept is not None:
+            self.kept_instances = KeptInstances(kept, lambda: self.clock.now)
         self.fleet = Fleet(
             self.router,
             Means(self._launcher, self._output, self.model_data.acquire, around),
+            self.kept_instances,
         )
 
     def _launcher(self, source):
