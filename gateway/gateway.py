@@ -219,6 +219,7 @@ class Gateway(Core):
     def hasten(self) -> None:
         super().hasten()
         self.fleet.hasten()
+        self._provisions.hasten()
 
     async def _drain(self) -> None:
         """Drain as the core does; every launched instance stops within its ``stop_timeout``."""

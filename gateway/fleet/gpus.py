@@ -101,6 +101,10 @@ class GpuShares:
         self._own(container, gpus)
         return True
 
+    def reserve(self, container: str, gpus: Sequence[str]) -> None:
+        """Note the GPUs that a running container has, whether or not they are known yet."""
+        self._own(container, gpus)
+
     def move(self, old: str, new: str) -> None:
         """Hand one instance's GPUs and containers over to another instance.
 

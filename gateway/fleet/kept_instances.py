@@ -19,6 +19,8 @@ log = logging.getLogger("partway.fleet")
 
 #: Begins the name of each entry.
 PREFIX: Final = "instance/"
+#: The name of an entry that says that there has been a process.
+_PROCESS: Final = "fleet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,11 +69,16 @@ class KeptInstances:
     Args:
         kept: keeps the records.
         wall_clock: returns epoch seconds.
+
+    Attributes:
+        has_predecessor: whether there has been an earlier process.
     """
 
     def __init__(self, kept: KeptState, wall_clock: Callable[[], float] = time.time) -> None:
         self._kept = kept
         self._wall_clock = wall_clock
+        self.has_predecessor = bool(kept.take(_PROCESS))
+        kept.keep(_PROCESS, b"")
         #: Records of an earlier process that no instance has taken.
         self._earlier: dict[str, KeptInstance] = {}
         self._records: dict[str, KeptInstance] = {}
@@ -118,6 +125,9 @@ class KeptInstances:
     def unclaimed(self) -> Mapping[str, KeptInstance]:
         """Return the records of an earlier process, by id; from now on nothing takes them."""
         found, self._earlier = self._earlier, {}
+        for instance, record in found.items():
+            leaving = dataclasses.replace(record, is_leaving=True)
+            self._kept.keep(PREFIX + instance, leaving.written())
         return found
 
     def forget(self, instances: Collection[str]) -> None:

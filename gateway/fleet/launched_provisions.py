@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 from partway.gateway.fleet.endpoint import Containers, Image, Program, Source
 from partway.gateway.fleet.gpus import GpuShares
+from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import LEFTOVERS_LOOK_TIMEOUT, LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.output.capture import OutputFolder
+from partway.gateway.fleet.unclaimed_instances import UnclaimedContainer
+from partway.gateway.kept_state import NOTHING_KEPT, KeptState
 from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.storage.file_threads import remove_tree
 from partway.gateway.storage.files import temporary_folder
 from partway.gateway.storage.model_data.model_data import HeldData, ModelData, ModelDataError
 from partway.gateway.storage.places.pinned_path import PinnedPath
@@ -29,6 +35,9 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
+#: The name of the kept entry with the path of a temporary folder.
+_MODELS: Final = "models"
+
 
 class LaunchedProvisions:
     """The needs of launched containers; made with the first of them, released with the fleet.
@@ -37,6 +46,7 @@ class LaunchedProvisions:
         data: as in :class:`~.provisions.Provisions`.
         quota: as in :class:`~.provisions.Provisions`.
         refusal: as in :class:`~.provisions.Provisions`.
+        kept: as in :class:`~.provisions.Provisions`.
     """
 
     def __init__(
@@ -46,6 +56,7 @@ class LaunchedProvisions:
         quota: int,
         refusal: Callable[[str, str], str],
         launcher: Callable[[Source], Launcher],
+        kept: KeptState | None = None,
     ) -> None:
         self.output = OutputFolder(None if data is None else data.logs, clock)
         self._clock = clock
@@ -53,13 +64,17 @@ class LaunchedProvisions:
         self._quota = quota
         self._refusal = refusal
         self._launcher_of_any = launcher
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._kept = NOTHING_KEPT if kept is None else kept
+        self._temporary: Path | None = None
         self._model_data: ModelData | None = None
         self._taking_over = asyncio.Lock()
         self._has_taken_over = False
         self._in_use: list[HeldData] = []  # used by a killed gateway's containers
+        self._may_still_run = False
         self._gpus = GpuShares()
-        self._launchers: dict[type[Source], Launcher] = {}
+        # It is made first of all: an earlier process's programs have GPUs.
+        self._programs = ProgramLauncher(self._gpus, kept=self._kept)
+        self._launchers: dict[type[Source], Launcher] = {Program: self._programs}
 
     def launcher(self, kind: type[Source]) -> Launcher:
         """Return the launcher for a kind of source other than an attached one."""
@@ -83,8 +98,33 @@ class LaunchedProvisions:
             reason = ""
         if reason:
             log.warning(LogLine("leftover containers may still run", reason=reason))
-        elif but is None:
-            self._release_leftovers_data()
+            self._may_still_run = True
+        elif but is None and self._kept is NOTHING_KEPT:
+            self.release_leftovers_data()
+
+    async def unclaimed(self) -> list[UnclaimedContainer]:
+        """Adopt an earlier process's containers that no order has taken, for the caller to end."""
+        receivers: dict[str, CapturedOutput] = {}
+
+        def output(container: str, endpoint: str) -> CapturedOutput:
+            receivers[container] = self.output.open(container, endpoint)
+            return receivers[container]
+
+        found = await self._programs.unclaimed(output)
+        return [
+            UnclaimedContainer(container, endpoint, running, receivers[container])
+            for container, (endpoint, running) in found.items()
+        ]
+
+    def release_leftovers_data(self) -> None:
+        """Release model data that an earlier gateway's containers have used, if they are gone."""
+        if not self._may_still_run:
+            self._release()
+
+    def _release(self) -> None:
+        for each in self._in_use:
+            each.release()
+        self._in_use.clear()
 
     async def acquire(
         self, source: str, maker: str | None = None, pinned: PinnedPath | None = None
@@ -95,8 +135,7 @@ class LaunchedProvisions:
                 if self._data is not None:
                     folder = self._data.models
                 else:
-                    self._temporary = _temporary_models()
-                    folder = Path(self._temporary.name)
+                    folder = self._temporary = _temporary_models(self._kept)
                 self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
             if not self._has_taken_over:
                 # If this is cancelled, the next caller does it: until then nothing is removed.
@@ -111,18 +150,16 @@ class LaunchedProvisions:
         async with AsyncExitStack() as held:  # an error of one leaves none of the others open
             held.push_async_callback(self.output.aclose)
             if self._temporary is not None:
-                held.callback(self._temporary.cleanup)
+                held.callback(_remove_temporary, self._temporary, self._kept)
             if self._model_data is not None:
                 held.push_async_callback(self._model_data.aclose)
-            held.callback(self._release_leftovers_data)
+            held.callback(self._release)
             for launcher in self._launchers.values():
                 held.push_async_callback(launcher.aclose)
 
     def _made(self, kind: type[Source]) -> Launcher:
         if kind is Containers:
             return ContainersLauncher(self._launcher_of_any)
-        if kind is Program:
-            return ProgramLauncher(self._gpus)
         if self._data is None:  # no later gateway finds these containers
             return EngineLauncher(uuid4().hex, gpus=self._gpus)
         # The key is on disk before the first container that a later gateway may find.
@@ -141,32 +178,40 @@ class LaunchedProvisions:
         If the engine does not answer in time, nothing is kept, and the containers are not taken
         over.
         """
+        models = self._programs.models
         engine = self._engine_that_was_used()
-        if engine is None:
-            return
-        with suppress(LaunchError, ModelDataError, TimeoutError):  # the launch itself reports it
+        with suppress(LaunchError, TimeoutError):  # the launch itself reports it
             async with time_limit(self._clock, LEFTOVERS_LOOK_TIMEOUT):
-                models = await engine.models_in_use()
+                models |= set() if engine is None else await engine.models_in_use()
+        with suppress(ModelDataError):
             if models:
                 self._in_use += (await model_data.take_over(models)).values()
 
-    def _release_leftovers_data(self) -> None:
-        for each in self._in_use:
-            each.release()
-        self._in_use.clear()
 
-
-def _temporary_models() -> tempfile.TemporaryDirectory[str]:
-    """Make a folder for model data that are not kept.
+def _temporary_models(kept: KeptState) -> Path:
+    """Make a folder for model data that no later gateway finds, or return an earlier process's.
 
     Raises:
         ModelDataError: there is no room for one.
     """
+    if (earlier := kept.take(_MODELS).get(_MODELS)) is not None:
+        return Path(os.fsdecode(earlier.record))
     try:
-        return tempfile.TemporaryDirectory(prefix="partway-models-", dir=temporary_folder())
+        made = tempfile.mkdtemp(prefix="partway-models-", dir=temporary_folder())
     except OSError as error:
         raise ModelDataError(
             f"cannot make a temporary folder for model data: {error.strerror}",
             passing=True,
             waits=True,
         ) from None
+    kept.keep(_MODELS, os.fsencode(made))
+    return Path(made)
+
+
+def _remove_temporary(folder: Path, kept: KeptState) -> None:
+    kept.forget(_MODELS)
+    try:
+        remove_tree(folder)
+    except OSError as error:
+        line = "a temporary folder with model data is not removed"
+        log.warning(LogLine(line, folder=str(folder), reason=str(error)))

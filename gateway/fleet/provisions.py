@@ -23,6 +23,8 @@ from partway.gateway.timing.clock import Clock
 if TYPE_CHECKING:
     from partway.gateway.fleet.kept_instances import KeptInstances
     from partway.gateway.fleet.launched_provisions import LaunchedProvisions
+    from partway.gateway.fleet.routing.router import InstanceLoad
+    from partway.gateway.fleet.unclaimed_instances import UnclaimedInstances
     from partway.gateway.kept_state import KeptState
     from partway.gateway.storage.model_data.model_data import HeldData
     from partway.gateway.storage.places.pinned_path import PinnedPath
@@ -59,6 +61,7 @@ class Provisions:
         self._refusal = refusal
         self._kept = kept
         self.kept_instances: KeptInstances | None = None
+        self._unclaimed: UnclaimedInstances | None = None
         if kept is not None:
             from partway.gateway.fleet.kept_instances import KeptInstances
 
@@ -80,11 +83,32 @@ class Provisions:
         if self._data is not None and self._data.has_used_engine:
             await self._launched().remove_leftovers(but)
 
+    async def end_unclaimed(self, load: Callable[[str], InstanceLoad]) -> None:
+        """End an earlier process's instances with which none goes on; return when they are gone.
+
+        Args:
+            load: returns the load of an instance.
+        """
+        if (kept := self.kept_instances) is not None and kept.has_predecessor:
+            from partway.gateway.fleet.unclaimed_instances import UnclaimedInstances
+
+            self._unclaimed = UnclaimedInstances(kept, load, self.means.around)
+            self._unclaimed.end(await self._launched().unclaimed())
+            await self._unclaimed.gone()
+            self._launched().release_leftovers_data()
+
+    def hasten(self) -> None:
+        """Cut what still drains."""
+        if self._unclaimed is not None:
+            self._unclaimed.hasten()
+
     async def aclose(self) -> None:
         """Release everything; all instances must have ended."""
         async with AsyncExitStack() as held:  # an error of one leaves none of the others open
             if self._of_launched is not None:
                 held.push_async_callback(self._of_launched.aclose)
+            if self._unclaimed is not None:
+                held.push_async_callback(self._unclaimed.gone)
             held.push_async_callback(self._attached.aclose)
 
     def _launched(self) -> LaunchedProvisions:
@@ -93,7 +117,7 @@ class Provisions:
             from partway.gateway.fleet.launched_provisions import LaunchedProvisions
 
             self._of_launched = LaunchedProvisions(
-                self._clock, self._data, self._quota, self._refusal, self._launcher
+                self._clock, self._data, self._quota, self._refusal, self._launcher, self._kept
             )
         return self._of_launched
 

@@ -40,11 +40,10 @@ from partway.gateway.fleet.launchers.engine_request import (
 )
 from partway.gateway.fleet.launchers.images import SHIPPED, is_image
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
+from partway.gateway.fleet.launchers.model_folder import identity_of_folder
 from partway.gateway.fleet.launchers.process import HOST
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.network.dialling import Address
-from partway.gateway.storage.file_threads import on_thread
-from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
@@ -213,16 +212,10 @@ class EngineLauncher:
 
     async def _made(self, order: Order, image: ImageConfiguration) -> str:
         """Return a digest of what an ordered container is made of; empty if it cannot be known."""
-        folder, directory = None, order.model_dir
-        if order.opened is not None:
-            folder = order.opened.pinned.identity
-        elif directory is not None:
-            try:
-                async with time_limit(self._clock, MODEL_DATA_LOOK_TIMEOUT):
-                    found = await on_thread(self._clock, lambda _: directory.stat())
-            except OSError:  # a TimeoutError is one; the engine says what is wrong
-                return ""
-            folder = found.st_dev, found.st_ino
+        try:
+            folder = await identity_of_folder(order, self._clock)
+        except OSError:  # a TimeoutError is one; the engine says what is wrong
+            return ""
         return made_of(order, image.id, folder, self._key)
 
     async def _taken_over(

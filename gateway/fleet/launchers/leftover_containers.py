@@ -61,3 +61,4 @@ class LeftoverContainers:
         await pending.has_found(LEFTOVERS_TIMEOUT)
         await self._fleet.has_settled(LEFTOVERS_TIMEOUT)
         await self._provisions.remove_leftovers()
+        await self._provisions.end_unclaimed(self._fleet.router.load)

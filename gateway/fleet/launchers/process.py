@@ -26,6 +26,7 @@ from partway.gateway.fleet.platform_interface import PORT_VARIABLE
 from partway.gateway.fleet.processes.child import Child
 from partway.gateway.fleet.processes.commands import with_port
 from partway.gateway.fleet.processes.leash import Leash
+from partway.gateway.fleet.processes.process_group import ProcessGroup
 from partway.gateway.fleet.processes.process_table import (
     Strays,
     listening_elsewhere,
@@ -96,31 +97,33 @@ class ProcessEnd:
 class ContainerProcess:
     """A running container: the process that was started, and its process group.
 
-    Made by :func:`launch`. The caller must end it, by :meth:`stop` or :meth:`kill`. On Linux, a
-    process that left the group (``setsid``) is found by the leash's mark. On other systems, or if
-    it changed its environment, it cannot be reached and survives the container.
+    Made by :func:`launch`, or for a program that an earlier gateway process has started. The caller
+    must end it, by :meth:`stop` or :meth:`kill`. On Linux, a process that left the group
+    (``setsid``) is found by the leash's mark. On other systems, or if it changed its environment,
+    it cannot be reached and survives the container.
 
     Attributes:
+        group: the process and its group.
         ready: set once it is ready for streams, if a readiness check was given.
         ended: how it has ended; None before its end.
     """
 
     def __init__(
         self,
-        child: Child,
+        group: ProcessGroup,
         address: Address,
         clock: Clock,
         strays: Strays,
         *,
-        readiness: Readiness | None,
-        start_timeout: float,
-        wait_for_all: bool,
+        readiness: Readiness | None = None,
+        start_timeout: float = START_TIMEOUT,
+        wait_for_all: bool = False,
         on_end: Callable[[], None],
     ) -> None:
         self.address = address
+        self.group = group
         self.ready = asyncio.Event()
         self.ended: ProcessEnd | None = None
-        self._child = child
         self._clock = clock
         self._strays = strays
         self._wait_for_all = wait_for_all
@@ -136,9 +139,9 @@ class ContainerProcess:
     @property
     def pid(self) -> int | None:
         """The number of the started process; None once that process has ended."""
-        if self.ended is not None or self._child.exited.is_set():
+        if self.ended is not None or self.group.exited.is_set():
             return None
-        return self._child.pid
+        return self.group.pid
 
     @property
     def status(self) -> int | None:
@@ -146,7 +149,7 @@ class ContainerProcess:
 
         None while the process runs; its descendants may run longer.
         """
-        return self._child.status
+        return self.group.status
 
     async def wait(self) -> ProcessEnd:
         return await asyncio.shield(self._life)
@@ -171,7 +174,7 @@ class ContainerProcess:
         if self._gone:
             return
         port = self.address.port
-        other = await asyncio.to_thread(other_listener, port, self._child.pid, self._child.mark)
+        other = await asyncio.to_thread(other_listener, port, self.group.pid, self.group.mark)
         if other:
             log.warning(
                 LogLine("another process holds the port of a program", port=port, held_by=other)
@@ -183,12 +186,12 @@ class ContainerProcess:
         """Say that nothing listens on its port; on Linux, also on which ports it listens."""
         if self._gone:
             return ""
-        return await asyncio.to_thread(listening_elsewhere, self.address.port, self._child.pid)
+        return await asyncio.to_thread(listening_elsewhere, self.address.port, self.group.pid)
 
     def terminate(self) -> None:
         """Send SIGTERM to the started process, as the platform does (clause 1.1-1)."""
         if self.ended is None:
-            self._child.terminate()
+            self.group.terminate()
 
     async def stop(self, grace: float = STOP_GRACE) -> bool:
         self.terminate()
@@ -202,7 +205,7 @@ class ContainerProcess:
         """Kill its process group; :meth:`wait` takes seconds at most from here on."""
         if self._gone:  # its group is dead, and another may have the number
             return
-        self._child.kill_group()
+        self.group.kill_group()
         self._killed.set()
         if self._giving_up is None:
             self._giving_up = self._clock.call_later(KILL_TIMEOUT, self._given_up.set)
@@ -218,20 +221,20 @@ class ContainerProcess:
             self._gone = True
             if self._giving_up is not None:
                 self._giving_up.cancel()
-            self._child.kill_group()  # its descendants, as an engine would
+            self.group.kill_group()  # its descendants, as an engine would
             with suppress(TimeoutError):
                 async with time_limit(self._clock, LAST_OUTPUT_TIMEOUT):
-                    await self._strays.kill(self._child.mark)
-                    await self._child.exited.wait()  # if this task itself was cancelled
-                    await self._child.silent.wait()
-            if self._child.status is None:
+                    await self._strays.kill(self.group.mark)
+                    await self.group.exited.wait()  # if this task itself was cancelled
+                    await self.group.silent.wait()
+            if self.group.status is None:
                 log.error(
                     LogLine(
-                        "a process did not end after SIGKILL, and still runs", pid=self._child.pid
+                        "a process did not end after SIGKILL, and still runs", pid=self.group.pid
                     )
                 )
-            self._child.release()
-            self.ended = ProcessEnd(self._child.status, self._reason)
+            self.group.release()
+            self.ended = ProcessEnd(self.group.status, self._reason)
             self._on_end()
         return self.ended
 
@@ -249,9 +252,9 @@ class ContainerProcess:
 
     async def _until_gone(self) -> None:
         """Wait until it has ended, or until a kill has had its time."""
-        await first_of(self._child.exited, self._given_up)
+        await first_of(self.group.exited, self._given_up)
         if self._wait_for_all:
-            await first_of(self._child.silent, self._killed)
+            await first_of(self.group.silent, self._killed)
 
 
 async def launch(

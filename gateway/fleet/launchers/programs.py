@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
 
 from partway.gateway.fleet.endpoint import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares
+from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
+from partway.gateway.fleet.launchers.kept_programs import KeptProgram, KeptPrograms, made_of
 from partway.gateway.fleet.launchers.launcher import Order
+from partway.gateway.fleet.launchers.model_folder import identity_of_folder
 from partway.gateway.fleet.launchers.process import (
     BIND_TO_HOST,
+    HOST,
     Command,
     ContainerProcess,
     free_port,
     launch,
 )
 from partway.gateway.fleet.launchers.program_lookup import launch_error
+from partway.gateway.fleet.output.rate_limit import OutputPace
 from partway.gateway.fleet.platform_interface import PORT_VARIABLE
-from partway.gateway.fleet.processes.leash import Leash
+from partway.gateway.fleet.processes.adopted_process import AdoptedProcess
+from partway.gateway.fleet.processes.leash import ENTRY, Leash
 from partway.gateway.fleet.processes.process_table import MARK
+from partway.gateway.kept_state import NOTHING_KEPT, KeptEntry, KeptState
+from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import Clock, LoopClock
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
 
 #: Says where the model is (clause 1.1-6).
 MODEL_DIR: Final = "SM_MODEL_DIR"
 
 #: Variables that only the gateway sets; API callers may not give them to a program.
 OF_THE_GATEWAY: Final = frozenset({BIND_TO_HOST, PORT_VARIABLE, MODEL_DIR, VISIBLE, MARK})
+
+#: Opens the receiver of a container's output, by container id and endpoint name.
+OpenOutput: TypeAlias = Callable[[str, str], CapturedOutput]
 
 
 class ProgramLauncher:
@@ -42,49 +58,93 @@ class ProgramLauncher:
 
     Args:
         gpus: the shares of GPUs; this machine's by default.
+        kept: the state that outlives this process. Programs of an earlier one are adopted.
     """
 
-    def __init__(self, gpus: GpuShares | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        gpus: GpuShares | None = None,
+        clock: Clock | None = None,
+        kept: KeptState = NOTHING_KEPT,
+    ) -> None:
         self._gpus = GpuShares() if gpus is None else gpus
-        self._clock = clock
+        self._clock = LoopClock() if clock is None else clock
+        self._kept = kept
+        self._programs = KeptPrograms(kept)
         self._leash: Leash | None = None
+        self._earlier_leash = kept.take(ENTRY).get(ENTRY)
         self._no_model: tempfile.TemporaryDirectory[str] | None = None
-        self._ports: set[int] = set()
+        self._ports = {each.port for _, each in self._programs}
+        for container, each in self._programs:
+            self._gpus.reserve(container, each.gpus)
+
+    @property
+    def models(self) -> set[Path]:
+        """The model directories of an earlier process's programs that none has adopted."""
+        return {Path(each.model) for _, each in self._programs if each.model}
 
     async def launch(self, order: Order) -> ContainerProcess:
+        made = await self._made(order)
+        if (earlier := self._programs.claim(order.instance, made)) is not None:
+            return self._adopted(order.instance, earlier, order.output)
         source = order.variant.source
         assert isinstance(source, Program)
         environment = dict(order.variant.environment)
         port = 0
-
-        def give_back() -> None:
-            self._ports.discard(port)
-            self._gpus.give_back(order.instance)
-
         try:
             port = free_port(self._ports)
             self._ports.add(port)
-            environment |= await self._gpus_for(order)
+            gpus = await self._gpus_for(order)
+            environment |= gpus
             folder = await self._model_dir(order)
             environment[MODEL_DIR] = folder or self._empty_dir()
             if (vertex := order.variant.vertex) is not None:
                 environment |= vertex.environment(order.endpoint, order.variant.name, port, folder)
-            if self._leash is None:
-                self._leash = Leash()
-            return await launch(
+            leash = self._its_leash()
+            running = await launch(
                 Command(source.command, port, environment, source.cwd),
-                self._leash,
+                leash,
                 order.output,
                 paced=True,
-                on_end=give_back,
+                on_end=lambda: self._give_back(order.instance, port),
                 clock=self._clock,
             )
         except OSError as error:  # no port, or no leash
-            give_back()
+            self._give_back(order.instance, port)
             raise launch_error(error, source.command[0]) from error
         except BaseException:
-            give_back()
+            self._give_back(order.instance, port)
             raise
+        own = tuple(gpus.get(VISIBLE, "").split(",")) if order.variant.gpus else ()
+        model = "" if order.model_dir is None else str(order.model_dir)
+        mark = running.group.mark
+        self._programs.keep(
+            *(order.instance, running.group),
+            KeptProgram(order.endpoint, made, port, mark, own, model, 0),
+        )
+        return running
+
+    async def unclaimed(self, output: OpenOutput) -> Mapping[str, tuple[str, ContainerProcess]]:
+        """Adopt an earlier process's programs that no order has taken, for the caller to end.
+
+        Programs that the earlier process has not kept, since it was starting them, are killed.
+
+        Args:
+            output: opens the receiver of a program's output, by container id and endpoint name.
+
+        Returns:
+            The name of the endpoint, and the program, by container id.
+        """
+        found = self._programs.unclaimed()
+        if self._earlier_leash is not None:
+            await self._its_leash().kill_lost(self._programs.marks)
+        return {
+            container: (
+                each[0].endpoint,
+                self._adopted(container, each, output(container, each[0].endpoint).feed),
+            )
+            for container, each in found.items()
+        }
 
     async def aclose(self) -> None:
         """Close the leash, and remove the empty model directory."""
@@ -94,6 +154,41 @@ class ProgramLauncher:
         if self._no_model is not None:
             self._no_model.cleanup()
             self._no_model = None
+
+    def _adopted(
+        self,
+        container: str,
+        earlier: tuple[KeptProgram, KeptEntry],
+        output: Callable[[bytes], None],
+    ) -> ContainerProcess:
+        program, entry = earlier
+        leash, pace = self._its_leash(), OutputPace(self._clock)
+        about = {"endpoint": program.endpoint, "container": container}
+        log.info(LogLine("running program adopted", **about, pid=entry.pid))
+        return ContainerProcess(
+            AdoptedProcess(entry, program.mark, program.began, output, leash, pace),
+            Address(HOST, program.port),
+            self._clock,
+            leash.strays,
+            on_end=lambda: self._give_back(container, program.port),
+        )
+
+    def _give_back(self, container: str, port: int) -> None:
+        self._ports.discard(port)
+        self._gpus.give_back(container)
+        self._programs.forget(container)
+
+    def _its_leash(self) -> Leash:
+        if self._leash is None:
+            self._leash = Leash(self._kept, self._earlier_leash)
+        return self._leash
+
+    async def _made(self, order: Order) -> str:
+        """Return a digest of what an ordered program is made of; empty if it cannot be known."""
+        try:
+            return made_of(order, await identity_of_folder(order, self._clock))
+        except OSError:  # a TimeoutError is one; the launch says what is wrong
+            return ""
 
     async def _gpus_for(self, order: Order) -> Mapping[str, str]:
         """Return the variable with an instance's GPUs; nothing if it may see all."""
@@ -117,7 +212,7 @@ class ProgramLauncher:
         if order.opened is not None:
             if (path := order.opened.program_path) is not None:
                 return str(path)
-            await check_callers_folder(order.opened, self._clock or LoopClock())
+            await check_callers_folder(order.opened, self._clock)
         return str(order.model_dir)
 
     def _empty_dir(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,26 +13,15 @@ from typing import Any, cast
 from partway.gateway.fleet.output.pipe import OutputPipe
 from partway.gateway.fleet.output.rate_limit import OutputPace
 from partway.gateway.fleet.processes.leash import Leash
+from partway.gateway.fleet.processes.process_group import ProcessGroup
 from partway.gateway.fleet.processes.process_table import MARK
 
 
-class Child(asyncio.SubprocessProtocol):
-    """One process, and the process group that it leads.
+class Child(ProcessGroup, asyncio.SubprocessProtocol):
+    """A process that this one starts.
 
     Its standard input is ``/dev/null``. Standard output and standard error are plain pipes
     (:class:`OutputPipe`), so it can open ``/dev/stdout`` and ``/dev/stderr``.
-
-    Args:
-        leash: holds the group from the start until :meth:`release`.
-        pace: limits the rate of its output; None for no limit.
-        on_errors: takes its standard error from a second pipe; None if ``on_output`` takes both, in
-            order.
-
-    Attributes:
-        mark: lets the leash recognise its descendants.
-        exited: set when the process has ended; its descendants may run on.
-        silent: set when the last process that held its output has ended or closed it.
-        status: its exit status, negative for a signal's number; None before the end.
     """
 
     def __init__(
@@ -43,15 +31,7 @@ class Child(asyncio.SubprocessProtocol):
         pace: OutputPace | None = None,
         on_errors: Callable[[bytes], None] | None = None,
     ) -> None:
-        self.exited = asyncio.Event()
-        self.silent = asyncio.Event()
-        self.status: int | None = None
-        self.mark = leash.new_mark()
-        self._takers = [on_output] if on_errors is None else [on_output, on_errors]
-        self._pipes: list[OutputPipe] = []
-        self._open_pipes = len(self._takers)
-        self._leash = leash
-        self._pace = pace
+        super().__init__(on_output, leash, leash.new_mark(), pace, on_errors)
         self._unwanted = False
         self._transport: asyncio.SubprocessTransport
 
@@ -78,9 +58,7 @@ class Child(asyncio.SubprocessProtocol):
         finally:
             for pipe in self._pipes:
                 pipe.handed_over()
-        self._leash.hold(self.pid)
-        for pipe in self._pipes:  # not earlier: a receiver of output must already have this child
-            pipe.resume_reading()
+        self._begun()
 
     async def _start(
         self, command: Sequence[str], environment: Mapping[str, str], cwd: Path | None
@@ -119,34 +97,12 @@ class Child(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """The number of the process and of its group; after its end another process may have it."""
         pid = self._transport.get_pid()
         assert pid is not None, "it has been started"
         return pid
 
-    def terminate(self) -> None:
-        """Send SIGTERM to the process alone."""
-        # Not by the transport: it first polls whether the process has ended, and so takes the exit
-        # status from the loop's own watcher, which would report 255.
-        if not self.exited.is_set():
-            with suppress(ProcessLookupError, PermissionError):  # now another user's
-                os.kill(self.pid, signal.SIGTERM)
-
-    def kill_group(self) -> None:
-        """Kill the process and its group.
-
-        Not to be called long after its end: another group may have the number once the last of this
-        group has ended.
-        """
-        # macOS refuses if only zombies are left; every system does if all run as another user,
-        # which setuid programs can do.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
     def release(self) -> None:
-        """Release the group and its output: after its end, or if it cannot be ended."""
-        self._leash.let_go(self.pid)
-        self._close_pipes()
+        super().release()
         with suppress(PermissionError):  # it tries to kill a running process
             self._transport.close()
 
@@ -157,23 +113,6 @@ class Child(asyncio.SubprocessProtocol):
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def process_exited(self) -> None:
-        self.status = self._transport.get_returncode()
-        self.exited.set()
-        if self._pace is not None:
-            self._pace.end()
+        self._has_exited(self._transport.get_returncode())
         if self._unwanted:
             self.release()
-
-    def _took(self, take: Callable[[bytes], None], pipe: OutputPipe, data: bytes) -> None:
-        take(data)
-        if self._pace is not None:
-            self._pace.took(len(data), pipe)
-
-    def _pipe_ended(self) -> None:
-        self._open_pipes -= 1
-        if not self._open_pipes:
-            self.silent.set()
-
-    def _close_pipes(self) -> None:
-        for pipe in self._pipes:
-            pipe.close()

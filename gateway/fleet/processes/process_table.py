@@ -24,6 +24,10 @@ MARK: Final = "_PARTWAY_LEASH"
 _PROC: Final = Path("/proc")
 _MARK: Final = re.compile(rb"(?:^|\0)" + MARK.encode() + rb"=([^\0]*)")
 
+#: Fields of a process's ``stat``, counted from its state on (proc_pid_stat(5)).
+_GROUP: Final = 2
+_BEGAN: Final = 19
+
 #: Addresses of a listener that receives traffic to 127.0.0.1.
 _HEARING: Final = ("127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::")  # noqa: S104
 
@@ -56,6 +60,12 @@ class _Listener:
         return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
 
+def began(pid: int) -> int | None:
+    """Return when a process was started, in the system's ticks; None without such a process."""
+    fields = _stat_of(pid)
+    return None if fields is None else int(fields[_BEGAN])
+
+
 def of_group(group: int) -> list[int]:
     return [pid for pid in _all() if _group_of(pid) == group]
 
@@ -69,13 +79,21 @@ def family(pid: int) -> list[int]:
 
 def marked(marks: Collection[str]) -> list[int]:
     """Return the processes with a mark of a leash; descendants inherit it."""
-    found = []
+    return [pid for pid, mark in _marks() if mark in marks]
+
+
+def marks_from(beginning: str) -> set[str]:
+    """Return the marks of all processes that begin so."""
+    return {mark for _, mark in _marks() if mark.startswith(beginning)}
+
+
+def _marks() -> Iterator[tuple[int, str]]:
+    """Yield each process that has a mark, with it."""
     for pid in _all():
         with suppress(OSError):  # another user's, or it has ended
             mark = _MARK.search((_PROC / str(pid) / "environ").read_bytes())
-            if mark is not None and mark[1].decode(errors="replace") in marks:
-                found.append(pid)
-    return found
+            if mark is not None:
+                yield pid, mark[1].decode(errors="replace")
 
 
 def kill_marked(marks: Collection[str]) -> None:
@@ -169,10 +187,16 @@ def _all() -> Iterator[int]:
 
 
 def _group_of(pid: int) -> int | None:
-    with suppress(OSError, ValueError):
-        # The name, in parentheses, may hold anything; state, parent and group follow it.
+    fields = _stat_of(pid)
+    return None if fields is None else int(fields[_GROUP])
+
+
+def _stat_of(pid: int) -> list[str] | None:
+    """Return the fields of a process's ``stat`` from its state on; None without such a process."""
+    with suppress(OSError):
+        # The name, in parentheses, may hold anything.
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
-        return int(stat.rpartition(")")[2].split()[2])
+        return stat.rpartition(")")[2].split()
     return None
 
 

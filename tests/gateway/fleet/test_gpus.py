@@ -200,3 +200,13 @@ def test_one_that_has_some_takes_over_no_others():
     assert shares.take("new_pre", 1) == ("a",)
     with pytest.raises(LaunchError, match="new, old have the others"):
         shares.take("other", 1)
+
+
+def test_those_of_a_running_container_are_its_own_before_any_is_known():
+    shares = GpuShares(["a", "b"])
+    shares.reserve("one", ["a"])
+    assert shares.take("other", 1) == ("b",)
+    with pytest.raises(LaunchError, match="one, other have the others"):
+        shares.take("third", 1)
+    shares.give_back("one")
+    assert shares.take("third", 1) == ("a",)

@@ -16,12 +16,15 @@ from partway.gateway.fleet.launchers.engine_request import (
     MADE_OF_LABEL,
     MODEL_LABEL,
 )
+from partway.gateway.fleet.launchers.kept_programs import KeptProgram
 from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings.settings import Settings
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.fleet.waiting import eventually, soon
+from tests.gateway.kept_in_memory import KeptInMemory
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("docker_host")
@@ -167,3 +170,52 @@ async def test_an_engine_that_does_not_say_what_is_used_holds_nobody_up(
     assert [each.exists() for each in models] == [False, False]
     held.release()
     await provisions.aclose()
+
+
+def kept_with(model: Path) -> KeptInMemory:
+    """What a gateway process has kept of a program with a model, which has ended since."""
+    kept = KeptInMemory()
+    record = KeptProgram("echo", "made", 1, "mark", (), str(model), 1).written()
+    kept.keep("fleet", b"")
+    kept.keep("program/one", record, pid=2**22 + 1)  # nobody's
+    return kept.next_process()
+
+
+async def test_a_running_program_keeps_its_model_data_until_it_has_ended(data, models, archive):
+    used, unused = models
+    provisions = Provisions(LoopClock(), data, kept=kept_with(used))
+    held = await soon(provisions.means.model_data(archive))
+    assert (used.exists(), unused.exists(), held.path.exists()) == (True, False, True)
+    await soon(provisions.remove_leftovers())
+    assert used.exists()
+    await soon(provisions.end_unclaimed(Router().load))
+    await eventually(lambda: not used.exists())
+    held.release()
+    await provisions.aclose()
+
+
+async def test_without_a_data_directory_it_keeps_them_too(archive, tmp_path):
+    folder = tmp_path / "models"
+    used, unused = (folder / (digit * 64) for digit in "ab")
+    for each in (folder, used, unused):
+        each.mkdir()
+    kept = kept_with(used)
+    kept.keep("models", str(folder).encode())
+    provisions = Provisions(LoopClock(), kept=kept.next_process())
+    held = await soon(provisions.means.model_data(archive))
+    assert (held.path.parent, used.exists(), unused.exists()) == (folder, True, False)
+    held.release()
+    await soon(provisions.end_unclaimed(Router().load))
+    await eventually(lambda: not used.exists())
+    await provisions.aclose()
+    assert not folder.exists()
+
+
+async def test_the_next_process_finds_the_folder(archive):
+    kept = KeptInMemory()
+    provisions = Provisions(LoopClock(), kept=kept)
+    held = await soon(provisions.means.model_data(archive))
+    assert kept.record("models").decode() == str(held.path.parent)
+    held.release()
+    await provisions.aclose()
+    assert (kept.names, held.path.parent.exists()) == ({"fleet"}, False)

@@ -1,0 +1,144 @@
+"""Instances of an ended gateway process with which no instance of this one goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from partway.gateway.fleet.container_ids import hostname_of, instance_of
+from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, Place, Program, Variant
+from partway.gateway.fleet.instance import Instance
+from partway.gateway.fleet.instance_context import CapturedOutput, InstanceContext, Making
+from partway.gateway.fleet.kept_instances import KeptInstance, KeptInstances
+from partway.gateway.fleet.launch_orders import ContainerOutputs
+from partway.gateway.fleet.launchers.containers import RunningContainers
+from partway.gateway.fleet.launchers.launcher import Order, RunningContainer, no_output
+from partway.gateway.fleet.routing.router import InstanceLoad
+from partway.gateway.fleet.states import InstanceState
+from partway.gateway.fleet.stream_policy import StreamPolicy
+
+#: Stands for the source of a container that runs already.
+_RUNS: Final = Program(())
+
+
+@dataclass(frozen=True, slots=True)
+class UnclaimedContainer:
+    """A running container that the caller must end.
+
+    Attributes:
+        id: as in :mod:`.container_ids`.
+    """
+
+    id: str
+    endpoint: str
+    running: RunningContainer
+    output: CapturedOutput
+
+
+class UnclaimedInstances:
+    """Ends instances as a fleet ends an instance that is told to stop.
+
+    Each drains first: an earlier version, or an instance that was being removed. An instance of
+    which nothing is known has nothing open, such as one of a job.
+
+    Args:
+        load: returns the load of an instance.
+    """
+
+    def __init__(
+        self, kept: KeptInstances, load: Callable[[str], InstanceLoad], around: InstanceContext
+    ) -> None:
+        self._kept = kept
+        self._load = load
+        self._around = around
+        self._leaving: list[Instance] = []
+
+    def end(self, found: Iterable[UnclaimedContainer]) -> None:
+        """Begin to end the instances of containers; those without containers are forgotten."""
+        records = dict(self._kept.unclaimed())
+        ordered = sorted(found, key=lambda each: each.id)
+        for instance, group in groupby(ordered, key=lambda each: instance_of(each.id)):
+            self._end_one(instance, tuple(group), records.pop(instance, None))
+        self._kept.forget(records)
+
+    def hasten(self) -> None:
+        """Cut what still drains."""
+        for each in self._leaving:
+            each.hasten()
+
+    async def gone(self) -> None:
+        """Wait until all have ended."""
+        await asyncio.gather(*(each.over.wait() for each in self._leaving))
+
+    def _end_one(
+        self,
+        instance: str,
+        containers: tuple[UnclaimedContainer, ...],
+        record: KeptInstance | None,
+    ) -> None:
+        endpoint = Endpoint(containers[0].endpoint, StreamPolicy(), (_variant(record),))
+        number = 0 if record is None else record.number
+        ending = Instance(
+            *(instance, endpoint.name, endpoint.variants[0], number),
+            _making(endpoint, instance, containers, self._load(instance)),
+            self._around,
+            self._changed,
+        )
+        self._leaving.append(ending)
+        ending.begin()
+
+    def _changed(self, instance: Instance) -> None:
+        if instance.state is InstanceState.STARTING:
+            instance.stop()
+        elif instance.over.is_set():
+            self._leaving.remove(instance)
+            self._kept.forget([instance.id])
+
+
+def _variant(record: KeptInstance | None) -> Variant:
+    if record is None:
+        return Variant(source=_RUNS)
+    times = InstanceTimes(drain_timeout=record.drain, stop_timeout=record.stop)
+    return Variant(source=_RUNS, name=record.variant, times=times)
+
+
+def _making(
+    endpoint: Endpoint,
+    instance: str,
+    containers: tuple[UnclaimedContainer, ...],
+    load: InstanceLoad,
+) -> Making:
+    async def order() -> Order:
+        return Order(instance, endpoint.name, endpoint.variants[0], 0, None, no_output)
+
+    outputs = {hostname_of(each.id): each.output for each in containers}
+    return Making(
+        _Launched({hostname_of(each.id): each.running for each in containers}),
+        order,
+        lambda running: Place.of(endpoint, endpoint.variants[0], running.address),
+        ContainerOutputs(outputs) if len(outputs) > 1 else containers[0].output,
+        load,
+    )
+
+
+class _Launched:
+    """Launches nothing: the containers run.
+
+    Args:
+        each: by host name, which is empty for an only container.
+    """
+
+    def __init__(self, each: Mapping[str, RunningContainer]) -> None:
+        self._each = each
+
+    async def launch(self, order: Order) -> RunningContainer:
+        if len(self._each) > 1:
+            return RunningContainers(self._each, order.on_first_end)
+        (only,) = self._each.values()
+        return only
+
+    async def aclose(self) -> None:
+        """Do nothing: the containers' own launchers are closed by others."""
