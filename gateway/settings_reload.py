@@ -113,17 +113,7 @@ class Reloading:
             self._fleet.apply(endpoint)
         for name in changes.removed:
             self._fleet.remove(name)
-        self._settings = dataclasses.replace(
-            self._settings,
-            endpoints=new.endpoints,
-            images=new.images,
-            container_ca=new.container_ca,
-            local_roots=new.local_roots,
-            api_environment=new.api_environment,
-            max_containers=new.max_containers,
-            policy=new.policy,
-            times=new.times,
-        )
+        self._settings = followed(self._settings, new)
         log.info(
             LogLine(
                 "settings reloaded",
@@ -139,6 +129,21 @@ class Reloading:
                     settings=" ".join(changes.restart),
                 )
             )
+
+
+def followed(settings: Settings, new: Settings) -> Settings:
+    """Return settings with those of the new ones that a running gateway follows."""
+    return dataclasses.replace(
+        settings,
+        endpoints=new.endpoints,
+        images=new.images,
+        container_ca=new.container_ca,
+        local_roots=new.local_roots,
+        api_environment=new.api_environment,
+        max_containers=new.max_containers,
+        policy=new.policy,
+        times=new.times,
+    )
 
 
 def _identity(path: Path | None) -> _Identity:

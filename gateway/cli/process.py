@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from partway.gateway.containers.limits import MAX_IDLE_CONNECTIONS
 from partway.gateway.limits import MAX_FORWARDED
 from partway.gateway.settings.settings import Settings
-from partway.gateway.timing.deadlines import before
+from partway.gateway.timing.deadlines import before, set_or_call
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")
@@ -24,18 +24,20 @@ INTERRUPTED: Final = 130
 _T = TypeVar("_T")
 
 
-def stop_on_signals(again: Callable[[], None]) -> asyncio.Event:
-    """Return an event that the first SIGTERM or SIGINT sets; each further one calls ``again``."""
+def stop_on_signals(
+    again: Callable[[], None], reload: Callable[[], None] | None = None
+) -> asyncio.Event:
+    """Return an event that the first SIGTERM or SIGINT sets; each further one calls ``again``.
+
+    Args:
+        reload: called for each SIGHUP, which is left alone without it.
+    """
     stop = asyncio.Event()
-
-    def signalled() -> None:
-        if stop.is_set():
-            again()
-        stop.set()
-
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
+        loop.add_signal_handler(number, set_or_call, stop, again)
+    if reload is not None:
+        loop.add_signal_handler(signal.SIGHUP, reload)
     return stop
 
 

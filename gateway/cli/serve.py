@@ -8,7 +8,6 @@ import dataclasses
 import gc
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
@@ -110,8 +109,11 @@ def run(options: argparse.Namespace) -> int:
     start_logging(loaded.log_level, loaded.log_format)
     if between is None:
         raise_descriptor_limit(descriptors_of(loaded))
-        workers = None if loaded.workers == 1 else _workers(loaded)
-        return run_loop(serve(loaded, load, config, workers=workers))
+        if loaded.workers > 1:
+            from partway.gateway.cli.serve_workers import supervised
+
+            return supervised(lambda now, it: serve(now, load, config, workers=it), loaded, load)
+        return run_loop(serve(loaded, load, config))
     raise_descriptor_limit(between.descriptors)
     try:
         between.open()
@@ -120,13 +122,6 @@ def run(options: argparse.Namespace) -> int:
         say_failure(_NAME, f"--record {options.record}: {why}")
         return 1
     return run_loop(between.serve(lambda dialler: serve(loaded, load, config, dialler)))
-
-
-def _workers(loaded: Settings) -> WorkersSetup:
-    """Fork the process that forks workers, before any loop or thread runs."""
-    from partway.gateway.cli.serve_workers import prepared_workers
-
-    return prepared_workers(loaded.workers)
 
 
 def _between(options: argparse.Namespace, loaded: Settings) -> Intermediaries | None:
@@ -172,6 +167,7 @@ async def serve(
                     store=store,
                     kept_out=kept_out(config),
                     counts=None if workers is None else workers.counts,
+                    kept=None if workers is None else workers.supervision,
                 )
                 reloading = Reloading(
                     *(loaded, load, gateway.fleet, LoopClock(), config),
@@ -205,8 +201,8 @@ async def _serve(
     workers: WorkersSetup | None,
 ) -> int:
     loaded = gateway.settings
-    stop = stop_on_signals(again=gateway.hasten)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
+    obey = stop_on_signals if workers is None else workers.stop_on_orders
+    stop = obey(gateway.hasten, reloading.reload)
     try:
         listening = await (gateway.start() if workers is None else workers.start(gateway, stop))
     except OSError as error:
@@ -249,10 +245,11 @@ async def _serve(
         # Objects that exist now stay: no collection looks at them again, 40 ms each time.
         gc.freeze()
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL)
+        say = say_listening if workers is None else workers.say_listening
         # a late TLS port announces itself
         authorities = ("",) if tls is None else ("", tls.authority)
         for url, authority in zip(urls, authorities, strict=False):
-            say_listening(url, authority)
+            say(url, authority)
         if tls is not None:
             tls.follow(gateway, up)
         reloading.start()

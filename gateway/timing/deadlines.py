@@ -154,6 +154,13 @@ async def set_or_over(event: asyncio.Event, clock: Clock, seconds: float) -> Non
             await event.wait()
 
 
+def set_or_call(event: asyncio.Event, again: Callable[[], None]) -> None:
+    """Set an event the first time; call ``again`` each further time."""
+    if event.is_set():
+        again()
+    event.set()
+
+
 async def in_turns(many: Iterable[_T], per_turn: int) -> AsyncGenerator[_T, None]:
     """Yield many quickly handled items; other tasks have turns in between.
 

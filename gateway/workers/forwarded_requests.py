@@ -1,26 +1,33 @@
-"""The parent's Unix socket, at which workers forward requests."""
+"""The parent's Unix socket, at which workers forward requests, and dial each new parent."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import shutil
+import socket
+import struct
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 from partway.gateway.http.exchange import Exchange
+from partway.gateway.kept_state import KeptState
 from partway.gateway.workers.forwarded_exchange import ForwardedExchange
 from partway.gateway.workers.limits import FORWARD_TIMEOUT
 from partway.gateway.workers.link import LinkBroken, WorkerLink
-from partway.gateway.workers.messages import TO_OPERATION, ForwardedHead
-from partway.gateway.workers.nursery import WorkersError
+from partway.gateway.workers.messages import TO_OPERATION, ForwardedHead, WorkerHello
+from partway.gateway.workers.supervision import WorkersError
 from partway.log_lines import LogLine
 from partway.protocol.errors import InternalServerError
 from partway.protocol.limits import ACCEPT_BACKLOG
 
 log = logging.getLogger("partway.workers")
+
+#: The name of the kept entry.
+_NAME: Final = "forwarding"
 
 #: Bytes of the path of a Unix socket, without the NUL behind it (unix(7)).
 _LONGEST_PATH: Final = 107
@@ -29,44 +36,69 @@ _LONGEST_PATH: Final = 107
 class ForwardedRequests:
     """Answers requests of workers, each on a connection of its own.
 
+    The supervisor keeps the socket, so the path stays the same for each parent.
+
     Args:
         dispatch: the parent's dispatcher.
+        on_hello: takes a worker's new link; closes the connection if it does not want it.
     """
 
-    def __init__(self, dispatch: Callable[[Exchange], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        dispatch: Callable[[Exchange], Awaitable[None]],
+        on_hello: Callable[[WorkerHello, asyncio.StreamReader, asyncio.StreamWriter], object],
+        kept: KeptState,
+    ) -> None:
         self._dispatch = dispatch
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._on_hello = on_hello
+        self._kept = kept
+        self._folder = ""
+        self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> str:
-        """Listen in a folder that only this user may enter; return the socket's path.
+    def open(self) -> str:
+        """Take the socket of an earlier parent, or make one; return its path.
+
+        The folder of the socket can be entered by this user alone.
 
         Raises:
             WorkersError: there is no place for it.
         """
+        for entry in self._kept.take(_NAME).values():
+            self._folder = entry.record.decode()
+            self._socket = socket.socket(fileno=entry.descriptors[0])
+            return _path_in(self._folder)
         try:
-            self._folder = tempfile.TemporaryDirectory(prefix="partway-")
-            path = _checked(str(Path(self._folder.name, "requests")))
-            self._server = await asyncio.start_unix_server(
-                self._begin, path, backlog=ACCEPT_BACKLOG
-            )
+            self._folder = tempfile.mkdtemp(prefix="partway-")
+            self._socket = _listening(_path_in(self._folder))
         except OSError as error:
             raise WorkersError(
                 f"no socket can be made for workers: {error}; set TMPDIR to a folder with a short "
                 "path that can be written"
             ) from None
-        return path
+        self._kept.keep(_NAME, self._folder.encode(), [self._socket.fileno()])
+        return _path_in(self._folder)
+
+    async def start(self) -> None:
+        """Answer requests from now on; those that have come since the last parent's end too."""
+        assert self._socket is not None, "it is open"
+        self._server = await asyncio.start_unix_server(
+            self._begin, sock=self._socket, backlog=ACCEPT_BACKLOG
+        )
 
     def close(self) -> None:
         """Take no further requests."""
         if self._server is not None:
             self._server.close()
+        elif self._socket is not None:
+            self._socket.close()
 
     async def shutdown(self, timeout: float) -> None:
         """Wait for the requests under way; break off the rest after half of the seconds."""
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._folder:
+            self._kept.forget(_NAME)
+            shutil.rmtree(self._folder, ignore_errors=True)
         if not self._tasks:
             return
         _, late = await asyncio.wait(self._tasks, timeout=timeout / 2)
@@ -83,15 +115,19 @@ class ForwardedRequests:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = WorkerLink(reader, writer, TO_OPERATION)
+        head: object = None
         try:
             head = await anext(link.messages(), None)
-            if isinstance(head, ForwardedHead):
+            if isinstance(head, WorkerHello):
+                self._on_hello(head, reader, writer)
+            elif isinstance(head, ForwardedHead):
                 await self._dispatched(ForwardedExchange(head, link))
                 await link.other_side_ends(FORWARD_TIMEOUT)
         except (LinkBroken, OSError) as error:  # the worker has ended
             log.info(LogLine("a forwarded request was cut", reason=str(error)))
         finally:
-            await link.aclose()
+            if not isinstance(head, WorkerHello):
+                await link.aclose()
 
     async def _dispatched(self, exchange: ForwardedExchange) -> None:
         """Let the dispatcher answer, until its end or until the client leaves."""
@@ -118,12 +154,31 @@ class ForwardedRequests:
         exchange.send_whole()
 
 
-def _checked(path: str) -> str:
-    """Return the path of a Unix socket.
+def _path_in(folder: str) -> str:
+    return str(Path(folder, "requests"))
+
+
+def _listening(path: str) -> socket.socket:
+    """Listen at a path.
 
     Raises:
-        OSError: it is too long; asyncio and uvloop have no good words for that.
+        OSError: it is too long, or cannot be made.
     """
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise OSError(f"{path} has more than {_LONGEST_PATH} bytes, the most of a socket's path")
-    return path
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        made.bind(path)
+        made.listen(ACCEPT_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def peer_process(writer: asyncio.StreamWriter) -> int:
+    """Return the process at the other end of a Unix socket's connection."""
+    credentials = struct.Struct("3i")  # process, user, group: struct ucred of unix(7)
+    peer = writer.get_extra_info("socket")
+    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    return int(credentials.unpack(data)[0])

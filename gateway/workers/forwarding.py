@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Final
 
 from partway.gateway.access.authentication import Access, Identity
@@ -33,6 +33,7 @@ from partway.gateway.workers.messages import (
     as_bytes,
     as_text,
 )
+from partway.gateway.workers.parent_link import ParentUnavailable
 from partway.protocol.errors import ApiError, ClientLeft, ServiceUnavailable
 
 OPERATION: Final = "Forwarded"
@@ -47,12 +48,20 @@ class ParentForwarding:
 
     Args:
         path: of the parent's Unix socket.
+        check_up: raises ParentUnavailable while there is no parent.
         counts: shared with the other workers, whose forwarded requests count too.
         proxies: addresses of proxies, which carry many clients and so have no share.
     """
 
-    def __init__(self, path: str, counts: NamedCounts, proxies: Container[str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        check_up: Callable[[], None],
+        counts: NamedCounts,
+        proxies: Container[str],
+    ) -> None:
         self._path = path
+        self._check_up = check_up
         self._proxies = proxies
         #: The reserve is for metrics, which are answered when all other places are taken.
         self._places = _places(MAX_FORWARDED, counts, "forwarded requests")
@@ -86,6 +95,7 @@ class ParentForwarding:
         await self._in_place(exchange, self._reserve)
 
     async def _in_place(self, exchange: Exchange, places: Quota) -> None:
+        self._check_up()
         owner = NOBODY if exchange.peer in self._proxies else peer_of(exchange.peer)
         try:
             places.take(1, owner)
@@ -105,7 +115,7 @@ class ParentForwarding:
             async with asyncio.timeout(FORWARD_TIMEOUT):
                 reader, writer = await asyncio.open_unix_connection(self._path)
         except OSError:  # a TimeoutError is one
-            raise ServiceUnavailable(
+            raise ParentUnavailable(
                 "the part of the gateway that answers this takes no request now; try again"
             ) from None
         link = WorkerLink(reader, writer, TO_CLIENT)
@@ -114,7 +124,7 @@ class ParentForwarding:
         except ClientLeft:  # an OSError too
             raise
         except (LinkBroken, OSError):
-            raise ServiceUnavailable(
+            raise ParentUnavailable(
                 "the part of the gateway that answers this has ended; try again"
             ) from None
         finally:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import os
-import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
-from partway.gateway.fleet.prediction import PredictionPolicy
-from partway.gateway.fleet.routing.router import RoutedVariant
 from partway.gateway.gateway import Gateway
-from partway.gateway.network.listening import close_all, sockets_of_slots
 from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.ports import Listening
-from partway.gateway.timing.deadlines import before
-from partway.gateway.workers.forwarded_requests import ForwardedRequests
+from partway.gateway.timing.deadlines import before, set_or_call
+from partway.gateway.workers.forwarded_requests import ForwardedRequests, peer_process
 from partway.gateway.workers.limits import DRAIN_MARGIN
+from partway.gateway.workers.link import WorkerLink
 from partway.gateway.workers.messages import (
+    TO_PARENT,
     Applied,
     CutInstance,
     Drained,
@@ -33,25 +29,26 @@ from partway.gateway.workers.messages import (
     KeepOnly,
     Listen,
     SetReadiness,
-    Table,
     ToParent,
     ToWorker,
     UseSignature,
+    WorkerHello,
     WorkerListens,
     WorkerMetrics,
 )
-from partway.gateway.workers.nursery import Nursery, WorkersError
-from partway.gateway.workers.shared_counts import SharedCounts, shared_memory
+from partway.gateway.workers.running_workers import running_workers
+from partway.gateway.workers.shared_counts import SharedCounts, kept_memory
 from partway.gateway.workers.signature_use import signature_answer
-from partway.gateway.workers.slot import Slot, WorkerOrder
+from partway.gateway.workers.slot import Slot
+from partway.gateway.workers.slot_sockets import sockets_for
+from partway.gateway.workers.supervision import Supervision, WorkersError
+from partway.gateway.workers.worker_order import WorkerOrder
 from partway.gateway.workers.worker_pages import WorkerPages
-from partway.gateway.workers.worker_ports import PortSockets, address_of
-from partway.log_lines import LogLine, say_failure
+from partway.gateway.workers.worker_ports import address_of
+from partway.gateway.workers.worker_tables import WorkerTables
+from partway.log_lines import LogLine, say_failure, say_listening
 
 log = logging.getLogger("partway.workers")
-
-#: An endpoint as the workers know it.
-_Known: TypeAlias = tuple[tuple[RoutedVariant, ...], PredictionPolicy]
 
 
 class WorkersSetup:
@@ -59,16 +56,48 @@ class WorkersSetup:
 
     Args:
         number: how many workers there are.
-        nursery: forks them.
+        supervision: starts them.
 
     Attributes:
-        counts: the parent's row of the shared counts, for the gateway.
+        rows: how many rows the shared counts have.
+        memory: a descriptor of their memory.
+        counts: the parent's row of them, for the gateway.
     """
 
-    def __init__(self, number: int, nursery: Nursery) -> None:
-        self.nursery: Final = nursery
-        self.memory: Final = shared_memory(number + 1)
-        self.counts: Final = SharedCounts(self.memory, number + 1, 0)
+    def __init__(self, number: int, supervision: Supervision) -> None:
+        self.supervision: Final = supervision
+        self.rows, self.memory = kept_memory(supervision, number + 1)
+        self.counts: Final = SharedCounts(self.memory, self.rows, 0)
+        self.counts.clear(0)  # an earlier parent's
+
+    def stop_on_orders(
+        self, hasten: Callable[[], None], reload: Callable[[], None]
+    ) -> asyncio.Event:
+        """Obey the supervisor from now on.
+
+        Args:
+            hasten: called for each SIGTERM and SIGINT after the first.
+            reload: called for each SIGHUP.
+
+        Returns:
+            An event that the first SIGTERM or SIGINT sets. The supervisor's end sets it too, and
+            hastens.
+        """
+        stop = asyncio.Event()
+
+        def gone() -> None:
+            stop.set()
+            hasten()
+
+        self.supervision.follow(partial(set_or_call, stop, hasten), reload, gone)
+        return stop
+
+    def say_listening(self, url: str, authority: str) -> None:
+        """Print a ready line, or log one if an earlier gateway process has printed it."""
+        if self.supervision.is_first:
+            say_listening(url, authority)
+        else:
+            log.info(LogLine("the gateway takes changes again", url=url))
 
     async def start(self, gateway: Gateway, stop: asyncio.Event) -> Listening | None:
         """Start a gateway behind the workers.
@@ -90,10 +119,14 @@ class WorkersSetup:
             return front.listening
 
         try:
-            return await before(stop, started())
+            listening = await before(stop, started())
         except WorkersError as error:
             say_failure("partway serve", str(error))
             return None
+        if listening is not None:
+            self.supervision.is_up()
+            front.release_absent()
+        return listening
 
 
 class WorkersFront:
@@ -101,19 +134,17 @@ class WorkersFront:
 
     def __init__(self, gateway: Gateway, workers: WorkersSetup) -> None:
         self._gateway = gateway
-        self._nursery = workers.nursery
-        self._memory = workers.memory
+        self._supervision = workers.supervision
+        self._workers = workers
         self._counts = workers.counts
-        self._requests = ForwardedRequests(gateway.dispatcher)
+        self._requests = ForwardedRequests(gateway.dispatcher, self._link_came, workers.supervision)
         self._listening: Listening | None = None
         self._slots: list[Slot] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._starting: set[Slot] = set()
         self._are_up = asyncio.Event()
         self._is_ending = False
-        self._numbers = itertools.count(1)
-        #: The endpoints in the workers' tables.
-        self._known: dict[str, _Known] = {}
+        self._tables = WorkerTables(gateway, self._slots, self._endpoint_ended)
         self._pages = WorkerPages(gateway.streams.metrics.registry, self._ask, gateway.clock)
 
     @property
@@ -139,17 +170,15 @@ class WorkersFront:
             raise
 
     async def _open(self) -> None:
-        path = await self._requests.start()
         gateway = self._gateway
-        for endpoint, variants in gateway.router.table.items():
-            self._known[endpoint] = variants, gateway.prediction_of(endpoint)
-            self._look_after(_instances_of(self._known[endpoint]))
-        gateway.fleet.on_routed = self._changed
+        self._tables.begin()
+        gateway.router.on_cut = lambda instance: self._send(CutInstance(instance))
         gateway.fleet.on_readiness = self._tell_readiness
         gateway.status.page_of_all = self._pages.page
         silent_hosts.on_suspected = self._tell_suspected
-        self._slots = await self._made_slots(path)
+        self._slots += await self._made_slots(self._requests.open())
         self._starting = {*self._slots}
+        await self._requests.start()
         self._tasks = [asyncio.create_task(each.run(), name="worker") for each in self._slots]
         await self._all_up()
         for task in self._tasks:
@@ -174,6 +203,10 @@ class WorkersFront:
         """Say that a slot has no worker any more; the others go on."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error(LogLine("a worker cannot be started: restart the gateway", reason=str(error)))
+
+    def release_absent(self) -> None:
+        """Take endpoints that have ended out of the workers' tables, once the others are found."""
+        self._tables.release_absent()
 
     def announce_end(self) -> None:
         """Have the workers end as the gateway does."""
@@ -202,49 +235,66 @@ class WorkersFront:
             each.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._requests.shutdown(timeout)
+        await self._tables.aclose()
         await self._pages.aclose()
-        self._nursery.close()
-        os.close(self._memory)
 
     # --- Slots -----------------------------------------------------------------------------------
 
     async def _made_slots(self, path: str) -> list[Slot]:
         settings = self._gateway.settings
-        number = settings.workers
-        plain = await _sockets(settings.host, settings.port, number)
-        tls: list[list[socket.socket]] = [[] for _ in plain]
-        tls_port = None
-        if settings.tls_port is not None:
-            try:
-                tls = await _sockets(settings.host, settings.tls_port, number)
-            except OSError:
-                for each in plain:
-                    close_all(each)
-                raise
-            tls_port = address_of(tls[0])[1]
-        self._listening = Listening(*address_of(plain[0]), tls_port)
+        sockets = await sockets_for(settings, self._supervision)
+        first = sockets[0].ports
+        tls_port = address_of(first.tls)[1] if first.tls else None
+        self._listening = Listening(*address_of(first.plain), tls_port)
+        running = running_workers(self._supervision)
         slots = []
-        for row, (ours, encrypted) in enumerate(zip(plain, tls, strict=True), start=1):
+        for row, each in enumerate(sockets, start=1):
+            ports = each.ports
             order = WorkerOrder(
-                settings.of_worker(), row, number + 1, path, len(ours), len(encrypted)
+                *(settings.of_worker(), row, self._workers.rows, path),
+                *(len(ports.plain), len(ports.tls)),
             )
-            sockets = PortSockets(ours, encrypted)
+            if row not in running:
+                self._counts.clear(row)
             slots.append(
-                Slot(order, sockets, self._memory, self._nursery, self, self._gateway.clock)
+                Slot(
+                    *(order, each, self._workers.memory, self._supervision, self),
+                    *(self._gateway.clock, running.get(row)),
+                )
             )
         return slots
 
+    def _link_came(
+        self, hello: WorkerHello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Give a slot the link of its worker; close that of a worker which is not awaited."""
+        pid = peer_process(writer)
+        for each in self._slots:
+            if each.order.row == hello.row and each.came(
+                pid, lambda: WorkerLink(reader, writer, TO_PARENT)
+            ):
+                return
+        writer.close()
+
     def started(self, slot: Slot) -> None:
-        gateway = self._gateway
-        for endpoint in self._known:
-            slot.send(self._table(endpoint))
-        slot.send(SetReadiness(gateway.fleet.is_ready))
+        self._tables.started(slot)
+        slot.send(SetReadiness(self._is_ready))
         slot.send(Listen())
+
+    def resumed(self, slot: Slot) -> None:
+        self._tables.resumed(slot)
+        slot.send(SetReadiness(self._is_ready))
+        self._has_begun(slot)
+
+    def _has_begun(self, slot: Slot) -> None:
+        self._starting.discard(slot)
+        if not self._starting:
+            self._are_up.set()
 
     def ended(self, slot: Slot, unapplied: Collection[str]) -> None:
         self._counts.clear(slot.order.row)
         self._pages.ended(slot.order.row)
-        self._no_longer_chosen(unapplied)
+        self._tables.ended(slot, unapplied)
         for load in [*self._gateway.router.loads.values()]:
             load.check_idle()
         if self._is_ending and not slot.has_drained:
@@ -254,11 +304,9 @@ class WorkersFront:
     def said(self, slot: Slot, message: ToParent) -> None:
         match message:
             case WorkerListens():
-                self._starting.discard(slot)
-                if not self._starting:
-                    self._are_up.set()
+                self._has_begun(slot)
             case Applied(number):
-                self._no_longer_chosen(slot.applied(number))
+                self._tables.no_longer_chosen(slot.applied(number))
             case InstanceIdle(instance):
                 if (load := self._gateway.router.loads.get(instance)) is not None:
                     load.check_idle()
@@ -283,62 +331,17 @@ class WorkersFront:
     def _ask(self, message: GiveMetrics) -> set[int]:
         return {each.order.row for each in self._slots if each.send(message)}
 
-    # --- Tables ----------------------------------------------------------------------------------
-
-    def _table(self, endpoint: str) -> Table:
-        variants, prediction = self._known.get(endpoint, (None, PredictionPolicy()))
-        return Table(next(self._numbers), endpoint, variants, prediction)
-
-    def _changed(self, endpoint: str) -> None:
-        """Tell the workers of an endpoint's change, if it is any to them."""
-        gateway = self._gateway
-        variants = gateway.router.find(endpoint)
-        now = None if variants is None else (variants, gateway.prediction_of(endpoint))
-        earlier = self._known.pop(endpoint, None)
-        if now is not None:
-            self._known[endpoint] = now
-        if now == earlier:
-            return
-        removed = _instances_of(earlier) - _instances_of(now)
-        self._look_after(_instances_of(now) - _instances_of(earlier))
-        for slot in self._slots:
-            if slot.send(self._table(endpoint), removed):
-                self._may_be_chosen(removed)
-        if now is None:
-            self._send(KeepOnly(tuple(self._known)))
-            self._pages.keep_only(self._known.keys())
-
-    def _look_after(self, instances: Collection[str]) -> None:
-        for each in instances:
-            self._gateway.router.load(each).on_cut = partial(self._send, CutInstance(each))
-
-    def _may_be_chosen(self, instances: Collection[str]) -> None:
-        """Note that one more worker may choose instances that have left the table."""
-        for each in instances:
-            if (load := self._gateway.router.loads.get(each)) is not None:
-                load.choosers += 1
-
-    def _no_longer_chosen(self, instances: Collection[str]) -> None:
-        for each in instances:
-            if (load := self._gateway.router.loads.get(each)) is not None:
-                load.choosers -= 1
-                load.check_idle()
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the endpoints have come up, for an earlier parent or for this one."""
+        return self._gateway.fleet.is_ready or not self._supervision.is_first
 
     def _tell_suspected(self, host: str, port: int) -> None:
         self._send(HostSuspected(host, port))
 
     def _tell_readiness(self) -> None:
-        self._send(SetReadiness(self._gateway.fleet.is_ready))
+        self._send(SetReadiness(self._is_ready))
 
-
-def _instances_of(known: _Known | None) -> frozenset[str]:
-    """Return the ids of the instances of an endpoint."""
-    variants = () if known is None else known[0]
-    return frozenset(each.id for variant in variants for each in variant.instances)
-
-
-async def _sockets(host: str, port: int, number: int) -> list[list[socket.socket]]:
-    try:
-        return await sockets_of_slots(host, port, number)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
+    def _endpoint_ended(self, known: Collection[str]) -> None:
+        self._send(KeepOnly(tuple(known)))
+        self._pages.keep_only(known)

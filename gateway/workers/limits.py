@@ -16,8 +16,22 @@ MAX_UNSENT: Final = 64 * 1024 * 1024
 #: Seconds for a worker's process to start, and to accept connections.
 START_TIMEOUT: Final = 20.0
 
-#: Seconds for the nursery to fork a worker: milliseconds pass. The parent's loop waits meanwhile.
-NURSERY_TIMEOUT: Final = 5.0
+#: Seconds for the supervisor to fork a worker: milliseconds pass. The parent's loop waits.
+FORK_TIMEOUT: Final = 5.0
+
+#: Entries that the supervisor keeps, each with some descriptors, and bytes of their records.
+MAX_KEPT: Final = 4096
+MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
+
+#: Seconds for a worker that outlived its parent to dial the next one.
+RELINK_TIMEOUT: Final = 5.0
+
+#: Seconds between two such dials, and for one.
+REDIAL_PAUSE: Final = 0.1
+DIAL_TIMEOUT: Final = 2.0
+
+#: Seconds for an endpoint that workers know to come into the fleet of a new parent.
+FOUND_TIMEOUT: Final = 10.0
 
 #: Seconds between two checks of a worker, and for it to answer one. A loop that is held up for
 #: longer serves nobody.
@@ -31,8 +45,8 @@ KILL_TIMEOUT: Final = 5.0
 #: Seconds that the parent waits for workers longer than their drain may take.
 DRAIN_MARGIN: Final = 10.0
 
-#: Seconds from a worker's end to the start of the next one in its place: at once after the first,
-#: longer after each that ended soon.
+#: Seconds from the end of a worker, or of the gateway process, to the start of the next one in its
+#: place: at once after the first, longer after each that ended soon.
 RESTART_SHORTEST: Final = 0.1
 RESTART_LONGEST: Final = 10.0
 

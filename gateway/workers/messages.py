@@ -40,6 +40,13 @@ class Table(msgspec.Struct, frozen=True, tag="table"):
     prediction: PredictionPolicy
 
 
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """The answer of a new parent to :class:`WorkerHello`.
+
+    The worker answers with a :class:`WorkerHas` for each endpoint, and :class:`WorkerHasAll`.
+    """
+
+
 class SetReadiness(msgspec.Struct, frozen=True, tag="readiness"):
     """Whether the endpoints have come up."""
 
@@ -95,6 +102,7 @@ class SignatureAnswer(msgspec.Struct, frozen=True, tag="signature"):
 
 ToWorker: TypeAlias = (
     Table
+    | Welcome
     | SetReadiness
     | Listen
     | CutInstance
@@ -109,6 +117,28 @@ ToWorker: TypeAlias = (
 
 
 # --- To the parent -------------------------------------------------------------------------------
+
+
+class WorkerHello(msgspec.Struct, frozen=True, tag="hello"):
+    """The first message of a worker that has outlived its parent.
+
+    Attributes:
+        row: its row of the shared counts.
+    """
+
+    row: int
+
+
+class WorkerHas(msgspec.Struct, frozen=True, tag="has"):
+    """An endpoint as the worker knows it."""
+
+    endpoint: str
+    variants: tuple[RoutedVariant, ...]
+    prediction: PredictionPolicy
+
+
+class WorkerHasAll(msgspec.Struct, frozen=True, tag="has-all"):
+    """The worker knows no further endpoint."""
 
 
 class WorkerListens(msgspec.Struct, frozen=True, tag="listening"):
@@ -172,7 +202,9 @@ class Drained(msgspec.Struct, frozen=True, tag="drained"):
 
 
 ToParent: TypeAlias = (
-    WorkerListens
+    WorkerHas
+    | WorkerHasAll
+    | WorkerListens
     | WorkerRefuses
     | WorkerChecked
     | Applied
@@ -217,7 +249,8 @@ class ForwardedBody(msgspec.Struct, frozen=True, tag="body"):
     message: str = ""
 
 
-ToOperation: TypeAlias = ForwardedHead | ForwardedBody
+#: To the parent's Unix socket.
+ToOperation: TypeAlias = ForwardedHead | ForwardedBody | WorkerHello
 
 
 class WantBody(msgspec.Struct, frozen=True, tag="want-body"):

@@ -11,6 +11,11 @@ import os
 from hashlib import blake2b
 from typing import Final
 
+from partway.gateway.kept_state import KeptState
+
+#: The name of the kept entry.
+_NAME: Final = "counts"
+
 #: A row's cells. Each has the digest of a name, and its count; both are 8 bytes.
 _CELLS: Final = 1 << 15
 _WORDS: Final = 2 * _CELLS
@@ -109,6 +114,19 @@ def shared_memory(rows: int) -> int:
     os.ftruncate(descriptor, rows * _ROW_BYTES)
     os.pwrite(descriptor, os.urandom(_KEY_BYTES), rows * _ROW_BYTES)
     return descriptor
+
+
+def kept_memory(kept: KeptState, rows: int) -> tuple[int, int]:
+    """Return how many rows the gateway's shared memory has, and its descriptor.
+
+    Args:
+        rows: for a new one, if no earlier parent has made it.
+    """
+    for entry in kept.take(_NAME).values():
+        return int(entry.record), entry.descriptors[0]
+    memory = shared_memory(rows)
+    kept.keep(_NAME, str(rows).encode(), [memory])
+    return rows, memory
 
 
 def _cells_of(digest: int) -> range | list[int]:

@@ -9,8 +9,8 @@ from typing import Final
 
 from partway.gateway.access.replay_protection import UsedSignatures
 from partway.gateway.workers.limits import FORWARD_TIMEOUT
-from partway.gateway.workers.link import LinkBroken
 from partway.gateway.workers.messages import SignatureAnswer, UseSignature
+from partway.gateway.workers.parent_link import ParentUnavailable
 from partway.protocol.errors import InvalidSignature, ServiceUnavailable
 
 _ERRORS: Final = {each.name: each for each in (InvalidSignature, ServiceUnavailable)}
@@ -21,10 +21,14 @@ class SignaturesOfParent:
 
     Args:
         send: sends the parent a message.
+        check_up: raises ParentUnavailable while there is no parent.
     """
 
-    def __init__(self, send: Callable[[UseSignature], object]) -> None:
+    def __init__(
+        self, send: Callable[[UseSignature], object], check_up: Callable[[], None]
+    ) -> None:
         self._send = send
+        self._check_up = check_up
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[SignatureAnswer]] = {}
 
@@ -35,14 +39,15 @@ class SignaturesOfParent:
             InvalidSignature: it has been used, by a request to any process.
             ServiceUnavailable: the parent does not answer, or has no room to remember it.
         """
+        self._check_up()
         number = next(self._numbers)
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(FORWARD_TIMEOUT):
                 self._send(UseSignature(number, signature, good_until))
                 answer = await waiting
-        except (TimeoutError, LinkBroken):
-            raise ServiceUnavailable(
+        except TimeoutError:
+            raise ParentUnavailable(
                 "the part of the gateway that knows used signatures does not answer; sign another "
                 "request"
             ) from None

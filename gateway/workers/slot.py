@@ -7,12 +7,12 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
-from partway.gateway.settings.settings import Settings
+from partway.gateway.fleet.prediction import PredictionPolicy
+from partway.gateway.fleet.routing.router import RoutedVariant
 from partway.gateway.timing.clock import Clock, Timer
 from partway.gateway.timing.deadlines import set_or_over
 from partway.gateway.workers.limits import (
@@ -21,6 +21,7 @@ from partway.gateway.workers.limits import (
     END_TIMEOUT,
     KILL_TIMEOUT,
     PROVEN_AFTER,
+    RELINK_TIMEOUT,
     RESTART_LONGEST,
     RESTART_SHORTEST,
     START_TIMEOUT,
@@ -33,46 +34,30 @@ from partway.gateway.workers.messages import (
     Table,
     ToParent,
     ToWorker,
+    Welcome,
     WorkerCheck,
     WorkerChecked,
+    WorkerHas,
+    WorkerHasAll,
     WorkerListens,
     WorkerRefuses,
 )
-from partway.gateway.workers.nursery import Nursery, WorkersError
-from partway.gateway.workers.worker_ports import PortSockets
+from partway.gateway.workers.running_workers import RunningWorker, forget_worker, keep_worker
+from partway.gateway.workers.slot_sockets import SlotSockets
+from partway.gateway.workers.supervision import Supervision, WorkersError
+from partway.gateway.workers.worker_order import WorkerOrder
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.workers")
 
-
-@dataclass(frozen=True, slots=True)
-class WorkerOrder:
-    """The start of a worker.
-
-    Attributes:
-        row: its row of the shared counts, from 1; row 0 is the parent's.
-        rows: how many rows there are.
-        requests: the path of the parent's socket for forwarded requests.
-        plain: how many of the descriptors are sockets of the port.
-        tls: how many of them are sockets of the TLS port.
-    """
-
-    settings: Settings
-    row: int
-    rows: int
-    requests: str
-    plain: int
-    tls: int
+#: An endpoint as a worker knows it.
+Known: TypeAlias = tuple[tuple[RoutedVariant, ...], PredictionPolicy]
 
 
-class Descriptors:
-    """The descriptors that go with an order: the link, the counts, and the sockets."""
-
-    def __init__(self, order: WorkerOrder, descriptors: Sequence[int]) -> None:
-        link, self.counts, *sockets = descriptors
-        self.link = socket.socket(fileno=link)
-        listening = [socket.socket(fileno=each) for each in sockets]
-        self.sockets = PortSockets(listening[: order.plain], listening[order.plain :])
+def instances_of(known: Known | None) -> frozenset[str]:
+    """Return the ids of the instances of an endpoint."""
+    variants = () if known is None else known[0]
+    return frozenset(each.id for variant in variants for each in variant.instances)
 
 
 class Parent(Protocol):
@@ -80,6 +65,9 @@ class Parent(Protocol):
 
     def started(self, slot: Slot) -> None:
         """Send the worker everything that it must know, and then let it listen."""
+
+    def resumed(self, slot: Slot) -> None:
+        """Send a worker that knows :attr:`Slot.tables` what has changed."""
 
     def said(self, slot: Slot, message: ToParent) -> None:
         """Act on a message."""
@@ -91,31 +79,40 @@ class Parent(Protocol):
 class Slot:
     """A worker, and another one whenever it ends.
 
+    Args:
+        running: a worker that has outlived its parent, and will dial this one.
+
     Attributes:
         link: the link with the running worker; None between two.
         pid: its process.
+        tables: the endpoints as the worker knows them once it has applied all messages.
         has_drained: whether a worker has drained here, which is then the last one.
     """
 
     def __init__(
         self,
         order: WorkerOrder,
-        sockets: PortSockets,
+        sockets: SlotSockets,
         counts: int,
-        nursery: Nursery,
+        supervision: Supervision,
         parent: Parent,
         clock: Clock,
+        running: RunningWorker | None = None,
     ) -> None:
         self.order: Final = order
         self.link: WorkerLink[ToParent] | None = None
-        self.pid = 0
+        self.pid = 0 if running is None else running.pid
+        self.tables: dict[str, Known] = {}
         self.has_drained = False
         self._sockets = sockets
         self._counts = counts
-        self._nursery = nursery
+        self._supervision = supervision
         self._parent = parent
         self._clock = clock
+        self._running = running
         self._handle: int | None = None
+        #: Set when the worker has dialled, or has ended.
+        self._has_come = asyncio.Event()
         #: Set once no further worker is to start.
         self._last = asyncio.Event()
         self._has_listened = False
@@ -176,15 +173,18 @@ class Slot:
 
     def close(self) -> None:
         """Close the sockets: the system gives them no connection any more."""
-        for each in (*self._sockets.plain, *self._sockets.tls):
-            each.close()
+        self._sockets.close()
 
     async def _run_one(self) -> None:
         """Run one worker to its end."""
         self._reason = ""
+        running, self._running = self._running, None
         try:
-            await self._start()
-            await self._talk()
+            if running is None:
+                await self._start()
+            else:
+                await self._await_link(running)
+            await self._talk(has_served=running is not None)
         except (OSError, LinkBroken) as error:  # no process or no descriptor can be had now
             self._reason = self._reason or str(error)
         finally:
@@ -195,20 +195,50 @@ class Slot:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                sockets = [each.fileno() for each in (*self._sockets.plain, *self._sockets.tls)]
+                ports = self._sockets.ports
+                sockets = [each.fileno() for each in (*ports.plain, *ports.tls)]
                 descriptors = [theirs.fileno(), self._counts, *sockets]
-                self.pid = self._nursery.fork(self.order, descriptors)
-            self._handle = _handle_of(self.pid)
+                self.pid, self._handle = self._supervision.fork(self.order, descriptors)
             self.link = await WorkerLink.over(ours, TO_PARENT)
         except BaseException:
             ours.close()
             raise
+        keep_worker(self._supervision, self.order.row, RunningWorker(self.pid, self._handle))
 
-    async def _talk(self) -> None:
+    async def _await_link(self, running: RunningWorker) -> None:
+        """Wait for the link of a worker that has outlived its parent.
+
+        Raises:
+            LinkBroken: it does not come in time; or the worker has ended.
+        """
+        self._has_listened = True
+        self._handle = running.handle
+        loop = asyncio.get_running_loop()
+        loop.add_reader(running.handle, self._has_come.set)
+        try:
+            await set_or_over(self._has_come, self._clock, RELINK_TIMEOUT)
+        finally:
+            loop.remove_reader(running.handle)
+        if self.link is None:
+            raise LinkBroken("it has not come back to the new gateway process")
+
+    def came(self, pid: int, link: Callable[[], WorkerLink[ToParent]]) -> bool:
+        """Take the new link of the worker that is awaited, a process; return whether it is."""
+        if self._has_come.is_set() or self.link is not None or pid != self.pid:
+            return False
+        self.link = link()
+        self._has_come.set()
+        return True
+
+    async def _talk(self, *, has_served: bool) -> None:
         """Tell the worker everything, and take its messages until its end."""
         assert self.link is not None, "it has been started"
-        self._set_timer(START_TIMEOUT, self._late, "it does not listen in time")
-        self._parent.started(self)
+        if has_served:
+            self._set_timer(CHECK_TIMEOUT, self._late, "it does not say what it knows")
+            self.send(Welcome())
+        else:
+            self._set_timer(START_TIMEOUT, self._late, "it does not listen in time")
+            self._parent.started(self)
         if self._last.is_set():
             self.send(Drain())
         async for message in self.link.messages():
@@ -226,8 +256,10 @@ class Slot:
             await self._dead(self._handle)
             os.close(self._handle)
             self._handle = None
+            forget_worker(self._supervision, self.order.row)
         unapplied = [each for removed in self._unapplied.values() for each in removed]
         self._unapplied.clear()
+        self.tables.clear()
         self._parent.ended(self, unapplied)
 
     async def _dead(self, handle: int) -> None:
@@ -252,12 +284,31 @@ class Slot:
 
     # --- Messages --------------------------------------------------------------------------------
 
-    def send(self, message: ToWorker, removed: Collection[str] = ()) -> bool:
-        """Send a message to the worker; return whether it will come.
+    def tell(self, number: int, endpoint: str, known: Known | None) -> Collection[str]:
+        """Tell the worker of an endpoint, unless it knows; None if the endpoint is gone.
 
         Args:
-            removed: for a table, the instances that the worker may choose until it has applied it.
+            number: of the message.
+
+        Returns:
+            The instances that the worker may choose until it has applied the message, and not
+            after that.
         """
+        earlier = self.tables.get(endpoint)
+        if known == earlier:
+            return ()
+        variants, prediction = known or (None, PredictionPolicy())
+        if not self.send(Table(number, endpoint, variants, prediction)):
+            return ()
+        if known is None:
+            del self.tables[endpoint]
+        else:
+            self.tables[endpoint] = known
+        removed = self._unapplied[number] = instances_of(earlier) - instances_of(known)
+        return removed
+
+    def send(self, message: ToWorker) -> bool:
+        """Send a message to the worker; return whether it will come."""
         if self.link is None:
             return False
         try:
@@ -268,8 +319,6 @@ class Slot:
             return False
         except LinkBroken as error:
             self.kill(str(error))
-        if isinstance(message, Table):
-            self._unapplied[message.number] = removed
         return True
 
     def applied(self, number: int) -> Collection[str]:
@@ -278,6 +327,13 @@ class Slot:
 
     def _take(self, message: ToParent) -> None:
         match message:
+            case WorkerHas(endpoint, variants, prediction):
+                self.tables[endpoint] = variants, prediction
+                return
+            case WorkerHasAll():
+                self._set_timer(CHECK_PAUSE, self._check)
+                self._parent.resumed(self)
+                return
             case WorkerListens():
                 self._has_listened = True
                 self._set_timer(CHECK_PAUSE, self._check)
@@ -308,19 +364,3 @@ class Slot:
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
-
-
-def _handle_of(pid: int) -> int | None:
-    """Return a descriptor of a process; None if it has ended already.
-
-    Raises:
-        OSError: no descriptor can be had; the process is killed then.
-    """
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        raise

@@ -22,6 +22,7 @@ from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.quota import NamedCounts
 from partway.gateway.settings.settings import Settings
 from partway.gateway.status_routes import METRICS
+from partway.gateway.timing.deadlines import before
 from partway.gateway.workers.forwarding import ParentForwarding
 from partway.gateway.workers.link import MessageTooLong, WorkerLink
 from partway.gateway.workers.messages import (
@@ -40,11 +41,15 @@ from partway.gateway.workers.messages import (
     SignatureAnswer,
     Table,
     ToWorker,
+    Welcome,
     WorkerCheck,
     WorkerChecked,
+    WorkerHas,
+    WorkerHasAll,
     WorkerListens,
     WorkerMetrics,
 )
+from partway.gateway.workers.parent_link import ParentLink
 from partway.gateway.workers.signature_use import SignaturesOfParent
 from partway.gateway.workers.worker_ports import PortSockets, WorkerPorts
 from partway.log_lines import LogLine
@@ -56,21 +61,28 @@ class GatewayWorker(Core):
     """One process that accepts connections and relays.
 
     Args:
-        requests: the path of the parent's socket for forwarded requests.
-        link: the link with the parent.
+        requests: the path of the parent's socket, for forwarded requests and for new links.
+        link: the link with the first parent.
+        row: this worker's row of the shared counts.
     """
 
     def __init__(
-        self, settings: Settings, counts: NamedCounts, requests: str, link: WorkerLink[ToWorker]
+        self,
+        settings: Settings,
+        counts: NamedCounts,
+        requests: str,
+        link: WorkerLink[ToWorker],
+        row: int,
     ) -> None:
         super().__init__(settings, lambda: self._is_ready, self._prediction_of, counts=counts)
         self._is_ready = False
         self._predictions: dict[str, PredictionPolicy] = {}
-        self._link = link
+        self._link = ParentLink(link, requests, row, self.clock)
+        self._is_alone = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
         proxies = TrustedProxies(settings.trusted_proxies)
-        self._forwarding = ParentForwarding(requests, counts, proxies)
-        self._signatures = SignaturesOfParent(link.send)
+        self._forwarding = ParentForwarding(requests, self._link.check_up, counts, proxies)
+        self._signatures = SignaturesOfParent(self._link.send, self._link.check_up)
         if isinstance(self.authenticator, SigV4Authentication):
             self.authenticator.use_signature = self._signatures.use
         relayed = {each.name for each in MANIFESTS if each.relays}
@@ -91,25 +103,35 @@ class GatewayWorker(Core):
     # --- Its life --------------------------------------------------------------------------------
 
     async def run(self, sockets: PortSockets, tls: ssl.SSLContext | None) -> None:
-        """Obey the parent until it ends, or has ended this worker.
+        """Obey each parent in turn, until one has ended this worker or the supervisor has ended.
 
         Raises:
             LinkBroken: something else than messages has come from the parent.
         """
         ports = WorkerPorts(self, sockets, tls)
         silent_hosts.on_suspected = lambda *place: self._link.send(HostSuspected(*place))
-        async for message in self._link.messages():
-            match message:
-                case Listen():
-                    await self._open(ports)
-                    self._link.send(WorkerListens())
-                case Drain():
-                    self._drained()
-                case _:
-                    self._obey(message)
-        if self._draining is None:
-            log.error("the gateway's first process has ended, so its workers end too")
+        while True:
+            async for message in self._link.messages():
+                match message:
+                    case Listen():
+                        await self._open(ports)
+                        self._link.send(WorkerListens())
+                    case Drain():
+                        self._drained()
+                    case _:
+                        self._obey(message)
+            if self._front is None or self._draining is not None or self._is_alone.is_set():
+                break
+            log.warning("the gateway process has ended; the worker serves on and waits for another")
+            await before(self._is_alone, self._link.redial())
         await self._drained()
+        self._link.close()
+
+    def supervisor_ended(self) -> None:
+        """End at once: nobody starts another parent."""
+        self._is_alone.set()
+        self._drained()
+        self.hasten()
 
     def _drained(self) -> asyncio.Task[None]:
         """Begin the drain unless it has begun; return its task."""
@@ -132,6 +154,8 @@ class GatewayWorker(Core):
         match message:
             case Table():
                 self._apply(message)
+            case Welcome():
+                self._tell_all()
             case SetReadiness(is_ready):
                 self._is_ready = is_ready
             case CutInstance(instance):
@@ -149,6 +173,12 @@ class GatewayWorker(Core):
                 self._give_metrics(number)
             case SignatureAnswer():
                 self._signatures.answered(message)
+
+    def _tell_all(self) -> None:
+        """Tell a new parent what this worker knows."""
+        for endpoint, variants in self.router.table.items():
+            self._link.send(WorkerHas(endpoint, variants, self._prediction_of(endpoint)))
+        self._link.send(WorkerHasAll())
 
     def _give_metrics(self, number: int) -> None:
         page = generate_latest(self.streams.metrics.registry).decode()

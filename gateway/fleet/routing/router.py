@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -61,8 +62,6 @@ class InstanceLoad:
     Attributes:
         served: how many leases this process has given for it in all.
         among: the loads that it is compared with; None while it is in no table.
-        choosers: how many other processes may still choose it.
-        on_cut: called when open work is to end, for that of other processes.
         on_emptied: called when this process has nothing open on it; by default,
             :meth:`check_idle`.
         on_idle: called when nothing is open on it, in any process.
@@ -70,18 +69,17 @@ class InstanceLoad:
     """
 
     __slots__ = (
-        *("_counts", "among", "choosers", "instance", "leases", "on_cut", "on_emptied", "on_idle"),
+        *("_counts", "_router", "among", "instance", "leases", "on_emptied", "on_idle"),
         *("on_unreachable", "served"),
     )
 
-    def __init__(self, instance: str, counts: NamedCounts | None = None) -> None:
+    def __init__(self, instance: str, router: Router, counts: NamedCounts | None = None) -> None:
         self._counts = counts
+        self._router = router
         self.instance = instance
-        self.choosers = 0
         self.leases: set[Lease] = set()
         self.served = 0
         self.among: LeastLoaded[str] | None = None
-        self.on_cut: Callable[[], object] = lambda: None
         self.on_emptied: Callable[[], object] = self.check_idle
         self.on_idle: Callable[[], object] = lambda: None
         self.on_unreachable: Callable[[], object] = lambda: None
@@ -108,13 +106,13 @@ class InstanceLoad:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is open on it, and no other process may open anything."""
-        return not (self.choosers or self.open)
+        return not (self._router.choosers[self.instance] or self.open)
 
     def cut(self) -> None:
         """End open work: the instance's time to drain is over."""
         for lease in list(self.leases):
             lease.cut()
-        self.on_cut()
+        self._router.on_cut(self.instance)
 
     def take(self, lease: Lease) -> None:
         leases = self.leases
@@ -268,6 +266,8 @@ class Router:
 
     Attributes:
         loads: the load of each instance that has had one, by its id, until :meth:`forget`.
+        choosers: how many other processes may choose an instance that is in no table here, by id.
+        on_cut: called with an instance's id when its work in other processes is to end.
     """
 
     def __init__(self, rng: random.Random | None = None, counts: NamedCounts | None = None) -> None:
@@ -276,6 +276,8 @@ class Router:
         self._snapshot: RoutingTable | None = None
         self._routes: dict[str, _Route] = {}
         self.loads: dict[str, InstanceLoad] = {}
+        self.choosers: Counter[str] = Counter()
+        self.on_cut: Callable[[str], object] = lambda _: None
 
     @property
     def table(self) -> RoutingTable:
@@ -319,7 +321,7 @@ class Router:
         """Return the load of an instance; the instance may not be in the table yet."""
         found = self.loads.get(instance)
         if found is None:
-            found = self.loads[instance] = InstanceLoad(instance, self._counts)
+            found = self.loads[instance] = InstanceLoad(instance, self, self._counts)
         return found
 
     def forget(self, instance: str) -> None:

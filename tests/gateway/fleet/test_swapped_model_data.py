@@ -13,7 +13,7 @@ from partway.gateway.fleet.endpoint import Program, Variant
 from partway.gateway.fleet.launch_orders import LaunchOrders
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.fleet.routing.router import InstanceLoad
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.storage.model_data import model_data
 from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from partway.gateway.timing.clock import LoopClock
@@ -62,7 +62,7 @@ async def weights_of_instance(
     pinned = PinnedPath.of(path) if of_caller else None
     served = endpoint("echo", Variant(source=program, model_data=str(path), pinned=pinned))
     orders = LaunchOrders(provisions.means, served)
-    making = orders.making("one", served.variants[0], 0, InstanceLoad("one"))
+    making = orders.making("one", served.variants[0], 0, Router().load("one"))
     try:
         order = await soon(making.order())
         before_launch()

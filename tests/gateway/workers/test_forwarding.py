@@ -13,12 +13,13 @@ from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.http.connection_admission import uncounted
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.unauthenticated_clients import Account
+from partway.gateway.kept_state import NOTHING_KEPT
 from partway.gateway.limits import STRANGER_REQUEST
 from partway.gateway.workers import forwarding as module
 from partway.gateway.workers import link
 from partway.gateway.workers.forwarded_requests import ForwardedRequests
 from partway.gateway.workers.forwarding import ParentForwarding
-from partway.gateway.workers.nursery import WorkersError
+from partway.gateway.workers.supervision import WorkersError
 from partway.protocol.errors import (
     ClientLeft,
     InputValidationError,
@@ -32,14 +33,19 @@ from tests.gateway.workers.rows import shared_rows
 Operation = Callable[[Exchange], Awaitable[None]]
 
 
+def is_up() -> None:
+    """A parent answers."""
+
+
 @asynccontextmanager
 async def parent_of(operation: Operation, workers: int = 1):
     """Workers of a parent that answers with an operation."""
-    requests = ForwardedRequests(operation)
-    path = await requests.start()
+    requests = ForwardedRequests(operation, print, NOTHING_KEPT)
+    path = requests.open()
+    await requests.start()
     try:
         with shared_rows(workers) as rows:
-            yield [ParentForwarding(path, each, {"198.51.100.1"}) for each in rows]
+            yield [ParentForwarding(path, is_up, each, {"198.51.100.1"}) for each in rows]
     finally:
         requests.close()
         await requests.shutdown(10)
@@ -290,7 +296,7 @@ async def test_a_client_that_takes_no_answer_has_left(anyio_backend):
 
 async def test_a_parent_that_is_gone_is_an_error(anyio_backend, tmp_path):
     with shared_rows(1) as (counts,):
-        worker = ParentForwarding(str(tmp_path / "nothing"), counts, ())
+        worker = ParentForwarding(str(tmp_path / "nothing"), is_up, counts, ())
         with pytest.raises(ServiceUnavailable, match="takes no request now"):
             await forwarded(worker, Recorded())
 
@@ -308,7 +314,7 @@ async def test_a_long_path_is_named(anyio_backend, monkeypatch, tmp_path):
     folder = tmp_path / ("x" * 100)
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    requests = ForwardedRequests(lambda _: asyncio.sleep(0))
+    requests = ForwardedRequests(lambda _: asyncio.sleep(0), print, NOTHING_KEPT)
     with pytest.raises(WorkersError, match="set TMPDIR to a folder with a short path"):
-        await requests.start()
+        requests.open()
     await requests.shutdown(0)

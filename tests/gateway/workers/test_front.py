@@ -26,7 +26,8 @@ from partway.gateway.workers.messages import (
     KeepOnly,
     Table,
 )
-from partway.gateway.workers.nursery import WorkersError
+from partway.gateway.workers.slot import instances_of
+from partway.gateway.workers.supervision import WorkersError
 from tests.gateway.workers.rows import shared_rows
 
 
@@ -35,30 +36,41 @@ class FakeSlot:
 
     Attributes:
         sent: the messages.
-        tables: the instances that each table removes, by its number.
+        unapplied: the instances that each table removes, by its number.
     """
 
     def __init__(self, row: int) -> None:
         self.order = SimpleNamespace(row=row)
         self.has_drained = False
+        self.link = None
         self.sent = []
         self.tables = {}
+        self.unapplied = {}
 
-    def send(self, message, removed=()):
+    def send(self, message):
         self.sent.append(message)
-        if isinstance(message, Table):
-            self.tables[message.number] = removed
         return True
 
+    def tell(self, number, endpoint, known):
+        earlier = self.tables.pop(endpoint, None)
+        if known is not None:
+            self.tables[endpoint] = known
+        if known == earlier:
+            return ()
+        variants, prediction = known or (None, PredictionPolicy())
+        self.send(Table(number, endpoint, variants, prediction))
+        self.unapplied[number] = instances_of(earlier) - instances_of(known)
+        return self.unapplied[number]
+
     def applied(self, number):
-        return self.tables.pop(number)
+        return self.unapplied.pop(number)
 
     def drain(self):
         """Do nothing: the test says when it has ended."""
 
     @property
     def last_number(self):
-        return max(self.tables)
+        return max(self.unapplied)
 
 
 def variants_of(*instances: str) -> tuple[RoutedVariant, ...]:
@@ -81,15 +93,17 @@ class Scene:
             end_has_failed=False,
         )
         setup = WorkersSetup.__new__(WorkersSetup)
-        setup.nursery, setup.memory, setup.counts = None, -1, rows[0]
+        supervision = SimpleNamespace(is_first=True, is_up=lambda: None)
+        setup.supervision, setup.memory, setup.counts = supervision, -1, rows[0]
         self.setup = setup
         self.front = WorkersFront(self.gateway, setup)
-        self.slots = self.front._slots = [FakeSlot(1), FakeSlot(2)]
+        self.slots = self.front._slots
+        self.slots += [FakeSlot(1), FakeSlot(2)]
 
     def change(self, variants: tuple[RoutedVariant, ...] | None) -> None:
         """Change an endpoint as the fleet does."""
         self.gateway.router.update("e", variants)
-        self.front._changed("e")
+        self.front._tables.changed("e")
 
     @property
     def tables(self) -> list[Table]:

@@ -109,10 +109,10 @@ def test_an_instance_is_idle_when_nobody_has_it_or_may_choose_it(routers):
     for each in list(other.load("a").leases):
         each.give_back()
     load.check_idle()
-    load.choosers = 1
+    one.choosers["a"] = 1
     load.check_idle()
     assert (load.is_idle, told) == (False, [1])
-    load.choosers = 0
+    one.choosers["a"] = 0
     load.check_idle()
     assert (load.is_idle, told) == (True, [1, 1])
 

@@ -9,10 +9,14 @@ import pytest
 from partway.gateway.access import replay_protection
 from partway.gateway.access.replay_protection import UsedSignatures
 from partway.gateway.workers import signature_use
-from partway.gateway.workers.link import LinkBroken
 from partway.gateway.workers.messages import SignatureAnswer, UseSignature
+from partway.gateway.workers.parent_link import ParentUnavailable
 from partway.gateway.workers.signature_use import SignaturesOfParent, signature_answer
 from partway.protocol.errors import InvalidSignature, ServiceUnavailable
+
+
+def is_up() -> None:
+    """A parent answers."""
 
 
 def workers_of(used: UsedSignatures, number: int) -> list[SignaturesOfParent]:
@@ -21,7 +25,8 @@ def workers_of(used: UsedSignatures, number: int) -> list[SignaturesOfParent]:
     for each in range(number):
         made.append(
             SignaturesOfParent(
-                lambda asked, each=each: made[each].answered(signature_answer(used, asked, 0))
+                lambda asked, each=each: made[each].answered(signature_answer(used, asked, 0)),
+                is_up,
             )
         )
     return made
@@ -49,23 +54,24 @@ async def test_a_full_memory_refuses(anyio_backend, monkeypatch):
 
 async def test_a_silent_parent_refuses(anyio_backend, monkeypatch):
     monkeypatch.setattr(signature_use, "FORWARD_TIMEOUT", 0)
-    worker = SignaturesOfParent(lambda _: None)
+    worker = SignaturesOfParent(lambda _: None, is_up)
     with pytest.raises(ServiceUnavailable, match="does not answer"):
         await worker.use("a", 100)
     worker.answered(SignatureAnswer(1))  # late
 
 
-async def test_a_broken_link_refuses(anyio_backend):
-    def send(_: object) -> None:
-        raise LinkBroken
+async def test_without_a_parent_it_refuses_at_once(anyio_backend):
+    def is_down() -> None:
+        raise ParentUnavailable("restarted")
 
-    with pytest.raises(ServiceUnavailable, match="does not answer"):
-        await SignaturesOfParent(send).use("a", 100)
+    with pytest.raises(ParentUnavailable) as refused:
+        await SignaturesOfParent(print, is_down).use("a", 100)
+    assert refused.value.headers["Retry-After"] == "1"
 
 
 async def test_several_wait_side_by_side(anyio_backend):
     asked: asyncio.Queue[UseSignature] = asyncio.Queue()
-    worker = SignaturesOfParent(asked.put_nowait)
+    worker = SignaturesOfParent(asked.put_nowait, is_up)
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.use("a", 100))
         group.create_task(worker.use("b", 100))

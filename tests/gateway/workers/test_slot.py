@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,7 +18,9 @@ from partway.gateway.network.listening import listening_sockets
 from partway.gateway.settings.settings import Settings
 from partway.gateway.timing.clock import LoopClock
 from partway.gateway.workers import slot as module
+from partway.gateway.workers.link import WorkerLink
 from partway.gateway.workers.messages import (
+    TO_PARENT,
     TO_WORKER,
     Applied,
     Drain,
@@ -27,21 +30,32 @@ from partway.gateway.workers.messages import (
     Table,
     ToParent,
     ToWorker,
+    Welcome,
     WorkerCheck,
     WorkerChecked,
+    WorkerHas,
+    WorkerHasAll,
     WorkerListens,
     WorkerRefuses,
     encoded,
 )
-from partway.gateway.workers.nursery import Nursery, NurseryGone, WorkersError
-from partway.gateway.workers.slot import Slot, WorkerOrder
+from partway.gateway.workers.running_workers import RunningWorker
+from partway.gateway.workers.slot import Slot
+from partway.gateway.workers.slot_sockets import SlotSockets
+from partway.gateway.workers.supervision import Supervision, SupervisorGone, WorkersError
+from partway.gateway.workers.worker_order import WorkerOrder
 from partway.gateway.workers.worker_ports import PortSockets
+from tests.gateway.workers.supervised import supervision
 from tests.gateway.workers.test_messages import TABLE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 
 #: Nothing here takes this long, in seconds, on a busy machine.
 PATIENCE = 60
+
+
+#: An endpoint as a worker knows it.
+KNOWN = TABLE.variants, TABLE.prediction
 
 
 # --- Workers -------------------------------------------------------------------------------------
@@ -69,6 +83,9 @@ def good(link: socket.socket) -> None:
         match message:
             case Listen():
                 send(link, WorkerListens())
+            case Welcome():
+                send(link, WorkerHas("e", *KNOWN))
+                send(link, WorkerHasAll())
             case WorkerCheck():
                 send(link, WorkerChecked())
             case Table(number):
@@ -160,6 +177,9 @@ class Recording:
         slot.send(Listen())
         self.said_all.put_nowait("started")
 
+    def resumed(self, slot: Slot) -> None:
+        self.said_all.put_nowait(("resumed", dict(slot.tables)))
+
     def said(self, slot: Slot, message: ToParent) -> None:
         self.said_all.put_nowait(message)
 
@@ -182,15 +202,15 @@ def is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-class FlakyNursery(Nursery):
-    """A nursery that fails while an error is set."""
+class FlakySupervision(Supervision):
+    """It fails to fork while an error is set."""
 
-    def __init__(self, nursery: Nursery) -> None:
-        super().__init__(nursery._control)
+    def __init__(self, made: Supervision) -> None:
+        super().__init__(made._control, made._news, {}, is_first=True)
         self.error: Exception | None = None
         self.failed = 0
 
-    def fork(self, order: object, descriptors: Sequence[int]) -> int:
+    def fork(self, order: object, descriptors: Sequence[int]) -> tuple[int, int]:
         if self.error is not None:
             self.failed += 1
             raise self.error
@@ -198,18 +218,22 @@ class FlakyNursery(Nursery):
 
 
 class Scene:
-    def __init__(self, nursery: FlakyNursery, sockets: list[socket.socket]) -> None:
-        self.nursery = nursery
+    def __init__(self, supervision: FlakySupervision, sockets: list[socket.socket]) -> None:
+        self.supervision = supervision
         self.parent = Recording()
         self.sockets = sockets
         self.slot: Slot
         self.running: asyncio.Task[None]
 
-    def begin(self, worker: Callable[[socket.socket], None]) -> None:
+    def begin(
+        self, worker: Callable[[socket.socket], None], running: RunningWorker | None = None
+    ) -> None:
         order = WorkerOrder(Settings(), 1, 2, worker.__name__, 1, 0)
-        sockets = PortSockets(self.sockets)
+        sockets = SlotSockets(self.supervision, PortSockets(self.sockets))
         counts = self.sockets[0].fileno()  # any descriptor: these workers count nothing
-        self.slot = Slot(order, sockets, counts, self.nursery, self.parent, LoopClock())
+        self.slot = Slot(
+            order, sockets, counts, self.supervision, self.parent, LoopClock(), running
+        )
         self.running = asyncio.create_task(self.slot.run())
 
     async def result(self) -> None:
@@ -223,16 +247,15 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    nursery = Nursery.start(work)
-    yield nursery
-    nursery.close()
+def supervised() -> Iterator[Supervision]:
+    with supervision(work) as made:
+        yield made
 
 
 @pytest.fixture
-async def scene(anyio_backend, nursery, monkeypatch):
+async def scene(anyio_backend, supervised, monkeypatch):
     monkeypatch.setattr(module, "RESTART_SHORTEST", 0.01)
-    scene = Scene(FlakyNursery(nursery), await listening_sockets("127.0.0.1", 0))
+    scene = Scene(FlakySupervision(supervised), await listening_sockets("127.0.0.1", 0))
     yield scene
     scene.slot.stop()
     await asyncio.wait((scene.running,))
@@ -262,7 +285,7 @@ async def test_a_first_worker_that_does_not_listen_fails_the_start(
 
 
 async def test_a_first_worker_that_cannot_be_forked_fails_the_start(scene):
-    scene.nursery.error = OSError(errno.EAGAIN, "no more processes")
+    scene.supervision.error = OSError(errno.EAGAIN, "no more processes")
     scene.begin(good)
     with pytest.raises(WorkersError, match="no more processes"):
         await scene.result()
@@ -274,9 +297,10 @@ async def test_a_first_worker_that_cannot_be_forked_fails_the_start(scene):
 async def test_a_worker_that_ends_has_a_successor(scene):
     scene.begin(ends_when_told)
     await scene.parent.until(WorkerListens())
-    assert scene.slot.send(TABLE, {"i"})
+    scene.slot.tables["e"] = KNOWN
+    assert scene.slot.tell(1, "e", None) == {"e-A-1"}
     await scene.parent.until("ended")
-    assert scene.parent.lost == ["i"]
+    assert scene.parent.lost == ["e-A-1"]
     await scene.parent.until(WorkerListens())
     assert not scene.has_closed
 
@@ -284,22 +308,22 @@ async def test_a_worker_that_ends_has_a_successor(scene):
 async def test_a_shortage_is_waited_for(scene):
     scene.begin(ends_when_told)
     await scene.parent.until(WorkerListens())
-    scene.nursery.error = OSError(errno.EMFILE, "no more descriptors")
+    scene.supervision.error = OSError(errno.EMFILE, "no more descriptors")
     scene.slot.send(TABLE)
     for _ in range(3):
         await scene.parent.until("ended")
-    assert scene.nursery.failed >= 2
-    scene.nursery.error = None
+    assert scene.supervision.failed >= 2
+    scene.supervision.error = None
     await scene.parent.until(WorkerListens())
 
 
-async def test_without_a_nursery_the_sockets_are_closed(scene):
+async def test_without_a_supervisor_the_sockets_are_closed(scene):
     """So the system gives connections to the other workers."""
     scene.begin(ends_when_told)
     await scene.parent.until(WorkerListens())
-    scene.nursery.error = NurseryGone("gone")
+    scene.supervision.error = SupervisorGone("gone")
     scene.slot.send(TABLE)
-    with pytest.raises(NurseryGone):
+    with pytest.raises(SupervisorGone):
         await scene.result()
     assert scene.has_closed
 
@@ -319,9 +343,61 @@ async def test_a_worker_is_checked_again_and_again(scene, monkeypatch):
     scene.begin(good)
     for _ in range(3):
         await scene.parent.until(WorkerChecked())
-    scene.slot.send(TABLE, {"i"})
-    await scene.parent.until(Applied(TABLE.number))
-    assert scene.slot.applied(TABLE.number) == {"i"}
+    scene.slot.tables["e"] = KNOWN
+    assert scene.slot.tell(7, "e", None) == {"e-A-1"}
+    assert scene.slot.tell(8, "e", None) == ()
+    await scene.parent.until(Applied(7))
+    assert scene.slot.applied(7) == {"e-A-1"}
+
+
+# --- A worker that has outlived its parent -------------------------------------------------------
+
+
+class Outliving(NamedTuple):
+    """A worker of an earlier parent, and the link that it has made with the next one."""
+
+    running: RunningWorker
+    link: socket.socket
+
+
+def outliving(supervised: Supervision) -> Outliving:
+    ours, theirs = socket.socketpair()
+    order = WorkerOrder(Settings(), 1, 2, good.__name__, 1, 0)
+    with theirs:
+        running = RunningWorker(*supervised.fork(order, [theirs.fileno()]))
+    return Outliving(running, ours)
+
+
+async def test_a_worker_that_comes_back_says_what_it_knows(scene, supervised):
+    worker = outliving(supervised)
+    scene.begin(good, worker.running)
+    link = await WorkerLink.over(worker.link, TO_PARENT)
+    assert not scene.slot.came(worker.running.pid + 1, lambda: link), "another process"
+    assert scene.slot.came(worker.running.pid, lambda: link)
+    await scene.parent.until(("resumed", {"e": KNOWN}))
+    assert scene.slot.tell(1, "e", KNOWN) == ()
+    assert scene.slot.tell(2, "e", None) == {"e-A-1"}
+    await scene.parent.until(Applied(2))
+    scene.slot.drain()
+    await scene.result()
+
+
+async def test_a_worker_that_does_not_come_back_is_replaced(scene, supervised, monkeypatch):
+    monkeypatch.setattr(module, "RELINK_TIMEOUT", 0.01)
+    worker = outliving(supervised)
+    with worker.link:
+        scene.begin(good, worker.running)
+        await scene.parent.until("ended")
+        assert scene.parent.alive_at_end == [False]
+        await scene.parent.until(WorkerListens())
+
+
+async def test_a_worker_that_has_ended_meanwhile_is_replaced_at_once(scene, supervised):
+    worker = outliving(supervised)
+    worker.link.close()
+    scene.begin(good, worker.running)
+    await scene.parent.until("ended")
+    await scene.parent.until(WorkerListens())
 
 
 # --- The end -------------------------------------------------------------------------------------

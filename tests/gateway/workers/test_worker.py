@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
+import msgspec
 import pytest
 
 from partway.gateway.network.silent_hosts import SilentHosts
@@ -16,30 +18,47 @@ from partway.gateway.workers.link import WorkerLink
 from partway.gateway.workers.messages import (
     TO_PARENT,
     TO_WORKER,
+    Applied,
     CutInstance,
     Drain,
     Drained,
     GiveMetrics,
     HostSuspected,
     Listen,
+    ToParent,
+    Welcome,
     WorkerCheck,
     WorkerChecked,
+    WorkerHas,
+    WorkerHasAll,
+    WorkerHello,
     WorkerListens,
     WorkerMetrics,
 )
+from partway.gateway.workers.parent_link import ParentUnavailable
 from partway.gateway.workers.worker import GatewayWorker
 from partway.gateway.workers.worker_ports import PortSockets
 from tests.gateway.workers.rows import shared_rows
+from tests.gateway.workers.test_messages import TABLE
+
+#: Everything that a worker says to a later parent.
+FROM_WORKER = msgspec.msgpack.Decoder(
+    ToParent | WorkerHello, dec_hook=lambda kind, value: kind(value)
+)
 
 
 class Scene:
     """A worker without sockets, and its parent's side of the link.
 
     Attributes:
+        path: where the worker dials its parent.
         hosts: the worker's connections to containers.
     """
 
-    def __init__(self, parent: WorkerLink, worker: GatewayWorker, hosts: SilentHosts) -> None:
+    def __init__(
+        self, parent: WorkerLink, worker: GatewayWorker, path: str, hosts: SilentHosts
+    ) -> None:
+        self.path = path
         self.parent = parent
         self.worker = worker
         self.hosts = hosts
@@ -62,10 +81,11 @@ async def scene(anyio_backend, tmp_path, monkeypatch):
     link = await WorkerLink.over(theirs, TO_WORKER)
     with shared_rows(2) as rows:
         settings = Settings(apis=frozenset(), shutdown_grace=0.0)
-        made = GatewayWorker(settings, rows[1], str(tmp_path / "none"), link)
-        scene = Scene(parent, made, hosts)
+        path = str(tmp_path / "parent")
+        scene = Scene(parent, GatewayWorker(settings, rows[1], path, link, 1), path, hosts)
         yield scene
-        parent.abort()
+        scene.worker.supervisor_ended()
+        scene.parent.abort()
         with suppress(ExceptionGroup):  # of a drain that a test has made fail
             await scene.running
         link.abort()
@@ -116,5 +136,54 @@ async def test_a_drain_that_fails_is_told(scene, monkeypatch):
 
 
 async def test_the_parents_end_before_it_listens_ends_it(scene):
+    scene.parent.abort()
+    await scene.running
+
+
+# --- Several parents -----------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def next_parent(scene: Scene) -> AsyncIterator[Scene]:
+    """End the parent, and answer the worker's hello as the next one."""
+    dialled: asyncio.Queue[WorkerLink] = asyncio.Queue()
+    server = await asyncio.start_unix_server(
+        lambda *both: dialled.put_nowait(WorkerLink(*both, FROM_WORKER)), scene.path
+    )
+    scene.parent.abort()
+    scene.parent = await dialled.get()
+    scene.messages = scene.parent.messages()
+    assert await anext(scene.messages) == WorkerHello(1)
+    yield scene
+    server.close()
+
+
+async def test_it_serves_on_with_its_table_and_says_it_to_the_next_parent(scene):
+    assert await scene.answer(Listen()) == WorkerListens()
+    assert await scene.answer(TABLE) == Applied(TABLE.number)
+    async with next_parent(scene):
+        assert scene.worker.router.table == {"e": TABLE.variants}
+        with pytest.raises(ParentUnavailable) as refused:
+            scene.worker._link.check_up()
+        assert refused.value.headers["Retry-After"] == "1"
+        said = await scene.answer(Welcome())
+        assert said == WorkerHas("e", TABLE.variants, TABLE.prediction)
+        assert await anext(scene.messages) == WorkerHasAll()
+        scene.worker._link.check_up()
+        assert await scene.answer(Drain()) == Drained(False)
+        scene.parent.abort()
+        await scene.running
+
+
+async def test_the_supervisors_end_between_two_parents_ends_it(scene):
+    assert await scene.answer(Listen()) == WorkerListens()
+    scene.parent.abort()
+    scene.worker.supervisor_ended()
+    await scene.running
+
+
+async def test_a_parent_that_ends_in_the_drain_does_not_matter(scene):
+    assert await scene.answer(Listen()) == WorkerListens()
+    scene.parent.send(Drain())
     scene.parent.abort()
     await scene.running

@@ -57,8 +57,7 @@ class Gateway:
         )
         self.url = self.listening()
         self.port = int(self.url.rpartition(":")[2])
-        parent = psutil.Process(self.process.pid)
-        (self.nursery,) = (each for each in parent.children() if each.cmdline() == parent.cmdline())
+        self.supervisor = psutil.Process(self.process.pid)
 
     def listening(self) -> str:
         """Wait for the next ready line, and return its URL."""
@@ -68,8 +67,19 @@ class Gateway:
         return line.split()[2]
 
     @property
+    def parent(self) -> psutil.Process:
+        """The gateway process."""
+        return next(each for each in self._forked() if _has_admin_socket(each))
+
+    @property
     def workers(self) -> list[psutil.Process]:
-        return [each for each in self.nursery.children() if each.status() != psutil.STATUS_ZOMBIE]
+        return [each for each in self._forked() if not _has_admin_socket(each)]
+
+    def _forked(self) -> list[psutil.Process]:
+        command = self.supervisor.cmdline()
+        children = self.supervisor.children()
+        alive = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
+        return [each for each in alive if each.cmdline() == command]
 
     def open(self) -> ClientConnection:
         where = self.url.replace("http", "ws") + STREAM
@@ -91,6 +101,10 @@ class Gateway:
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+def _has_admin_socket(process: psutil.Process) -> bool:
+    return any(each.laddr.endswith("admin.sock") for each in process.net_connections("unix"))
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -152,9 +166,9 @@ def connections_of(gateway: Gateway) -> dict[int, int]:
 
 def forwarded(gateway: Gateway) -> int:
     """The requests that the parent answers now; its socket listens besides."""
-    parent = psutil.Process(gateway.process.pid)
-    found = [each for each in parent.net_connections("unix") if each.laddr.endswith("/requests")]
-    return len(found) - 1
+    unix = gateway.parent.net_connections("unix")
+    # It listens there too.
+    return sum(each.laddr.endswith("/requests") for each in unix) - 1
 
 
 # --- Relaying ------------------------------------------------------------------------------------
@@ -338,6 +352,66 @@ def test_a_deleted_endpoint_waits_for_the_streams_of_workers(start, tmp_path):
     until(lambda: not containers())
 
 
+# --- The gateway process -------------------------------------------------------------------------
+
+
+def listed(gateway: Gateway) -> int:
+    """Ask for something that the gateway process alone knows; return the status."""
+    headers = {"X-Amz-Target": "SageMaker.ListModels", "Content-Type": "application/x-amz-json-1.1"}
+    return gateway.ask("POST", "/", body=b"{}", headers=headers)[0]
+
+
+def test_a_killed_gateway_process_loses_no_stream(gateway, sagemaker):
+    """The next one has the same port, the same counts, and all that was stored."""
+    sagemaker.create_model(ModelName="before", PrimaryContainer={"Image": "echo"})
+    with ExitStack() as stack:
+        streams = opened(gateway, stack, 8)
+        workers = {each.pid for each in gateway.workers}
+        for number in (1, 2):
+            gateway.parent.kill()
+            streams += opened(gateway, stack, 4)
+            assert all(map(echoes, streams))
+            assert gateway.get("/readyz")[0] == 200
+            until(lambda: listed(gateway) == 200)
+            sagemaker.create_model(ModelName=f"m{number}", PrimaryContainer={"Image": "echo"})
+            assert {each.pid for each in gateway.workers} == workers
+            assert all(map(echoes, streams))
+        page = gateway.get("/metrics")[1].decode()
+        assert 'partway_streams_open{endpoint="echo"} 16.0' in page
+    names = {each["ModelName"] for each in sagemaker.list_models()["Models"]}
+    assert names == {"before", "m1", "m2"}
+
+
+def test_a_worker_and_the_gateway_process_may_end_together(gateway):
+    with ExitStack() as stack:
+        streams = opened(gateway, stack, 16)
+        counts = connections_of(gateway)
+        victim = max(counts, key=counts.__getitem__)
+        gateway.parent.kill()
+        os.kill(victim, signal.SIGKILL)
+        assert sum(map(echoes, streams)) == 16 - counts[victim]
+        until(lambda: listed(gateway) == 200)
+        until(lambda: len(gateway.workers) == 2)
+        assert all(map(echoes, opened(gateway, stack, 16)))
+
+
+def test_wrong_settings_at_its_restart_are_waited_out(start, container, tmp_path):
+    """Workers serve on meanwhile; the log says what is wrong."""
+    path = tmp_path / "partway.toml"
+    right = f'[endpoints.echo]\nurl = "{container}"\n'
+    path.write_text(right)
+    gateway = start("--config", str(path))
+    with gateway.open() as stream:
+        path.write_text("wrong = 1\n")
+        gateway.parent.kill()
+        assert b"wrong" in next(line for line in gateway.process.stderr if b"wrong" in line)
+        assert echoes(stream)
+        assert listed(gateway) == 503
+        path.write_text(right)
+        until(lambda: listed(gateway) == 200)
+        assert echoes(stream)
+
+
 # --- Ends ----------------------------------------------------------------------------------------
 
 
@@ -369,13 +443,12 @@ def test_a_drain_reaches_the_streams_of_all(gateway, number):
     code, errors = gateway.ended()
     assert code == 0
     assert "Traceback" not in errors
-    assert not psutil.pid_exists(gateway.nursery.pid) or not gateway.workers
 
 
-def test_the_parents_end_is_everybodys(start):
+def test_the_supervisors_end_is_everybodys(start):
     command = f"{sys.executable} -m partway.container serve --port {{port}}"
     gateway = start("--endpoint", f"echo={command}")
-    processes = [gateway.nursery, *gateway.workers]
+    processes = gateway.supervisor.children(recursive=True)
     with ExitStack() as stack:
         streams = opened(gateway, stack, 4)
         gateway.kill()

@@ -1,0 +1,102 @@
+"""The listening sockets of slots, which the supervisor keeps: no process's end closes them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import msgspec
+
+from partway.gateway.kept_state import KeptEntry, KeptState
+from partway.gateway.network.listening import close_all, sockets_of_slots
+from partway.gateway.settings.settings import Settings
+from partway.gateway.workers.worker_ports import PortSockets
+
+_PREFIX = "sockets/"
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """The record of a slot's sockets.
+
+    Attributes:
+        addresses: the host, port and TLS port that the settings ask for.
+        plain: how many of the descriptors are sockets of the port; the others are of the TLS port.
+    """
+
+    addresses: tuple[str, int, int | None]
+    plain: int
+
+
+@dataclass(slots=True)
+class SlotSockets:
+    """The sockets of one slot.
+
+    Attributes:
+        names: of the kept entries that have them.
+    """
+
+    kept: KeptState
+    ports: PortSockets
+    names: list[str] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Close the sockets everywhere: the system gives them no connection any more."""
+        close_all([*self.ports.plain, *self.ports.tls])
+        for each in self.names:
+            self.kept.forget(each)
+        self.names.clear()
+
+
+async def sockets_for(settings: Settings, kept: KeptState) -> list[SlotSockets]:
+    """Return the sockets of an earlier gateway process, or listen.
+
+    Raises:
+        OSError: an address cannot be listened on; the error's ``filename`` is host and port.
+    """
+    addresses = (settings.host, settings.port, settings.tls_port)
+    found = _taken(kept, addresses)
+    return found or await _opened(settings, kept, addresses)
+
+
+def _taken(kept: KeptState, addresses: tuple[str, int, int | None]) -> list[SlotSockets]:
+    found = []
+    entries: Mapping[str, KeptEntry] = kept.take(_PREFIX)
+    for name, entry in sorted(entries.items()):
+        record = msgspec.msgpack.decode(entry.record, type=_Record)
+        sockets = [socket.socket(fileno=each) for each in entry.descriptors]
+        ports = PortSockets(sockets[: record.plain], sockets[record.plain :])
+        slot = SlotSockets(kept, ports, [name])
+        if record.addresses == addresses:
+            found.append(slot)
+        else:
+            slot.close()
+    return found
+
+
+async def _opened(
+    settings: Settings, kept: KeptState, addresses: tuple[str, int, int | None]
+) -> list[SlotSockets]:
+    with ExitStack() as opened:
+        plain = await _listening(settings.host, settings.port, settings.workers)
+        for each in plain:
+            opened.callback(close_all, each)
+        tls: list[list[socket.socket]] = [[] for _ in plain]
+        if settings.tls_port is not None:
+            tls = await _listening(settings.host, settings.tls_port, settings.workers)
+        opened.pop_all()
+    slots = []
+    for number, (ours, encrypted) in enumerate(zip(plain, tls, strict=True), start=1):
+        name = f"{_PREFIX}{number:03}"
+        record = msgspec.msgpack.encode(_Record(addresses, len(ours)))
+        kept.keep(name, record, [each.fileno() for each in (*ours, *encrypted)])
+        slots.append(SlotSockets(kept, PortSockets(ours, encrypted), [name]))
+    return slots
+
+
+async def _listening(host: str, port: int, number: int) -> list[list[socket.socket]]:
+    try:
+        return await sockets_of_slots(host, port, number)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
