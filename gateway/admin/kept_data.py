@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("partway.serve")
 
 
-def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
+def data_directory(loaded: Settings, warnings: list[LogLine], pid: int = 0) -> DataDirectory | None:
     """Own the folder for the gateway's data; return None if there is no place for one.
 
     A folder that the disk refuses in part is still used, since the disk may take the rest later. A
@@ -51,16 +51,17 @@ def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory |
     Args:
         warnings: takes the lines to log once the gateway listens. If another gateway has the port,
             it also has the folder, and the error about the port is enough.
+        pid: the process that users know as the gateway; 0 for this one.
 
     Raises:
         DataDirectoryError: the folder that the settings name cannot be used. If the settings name
             none, a temporary folder replaces the user's own.
     """
     if loaded.data_dir is not None:
-        return DataDirectory.opened(loaded.data_dir)
+        return DataDirectory.opened(loaded.data_dir, pid)
     if loaded.port:
         try:
-            found = DataDirectory.opened(default_data_directory(os.environ, loaded.port))
+            found = DataDirectory.opened(default_data_directory(os.environ, loaded.port), pid)
             if found.is_owned or found.refusal is None or found.refusal.is_full:
                 return found
             reason = str(found.refusal)
@@ -69,7 +70,7 @@ def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory |
         line = "the gateway's data lasts only until the gateway ends"
         warnings.append(LogLine(line, reason=reason))
     try:
-        return DataDirectory.temporary()
+        return DataDirectory.temporary(pid)
     except DataDirectoryError as error:  # for example, a read-only file system
         line = "the gateway keeps no data, and partway endpoints cannot reach it"
         warnings.append(LogLine(line, reason=str(error)))

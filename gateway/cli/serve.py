@@ -157,7 +157,8 @@ async def serve(
         with suppress(TlsUnavailable) if workers is None else nullcontext():
             tls = None if loaded.tls_port is None else _tls(loaded, LoopClock())
         warnings: list[LogLine] = []
-        with data_directory(loaded, warnings) or nullcontext() as data:
+        own = data_directory if workers is None else workers.data_directory
+        with own(loaded, warnings) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
             async with opened_store(data, loaded) as store:
                 gateway = Gateway(

@@ -163,11 +163,14 @@ class DataDirectory:
         id: 32 hexadecimal digits that stay with the directory when its owner changes.
         requests: the folder of answers to asynchronous requests.
         transforms: the folder of the lists of files that transform jobs have finished.
+        keeps: whether the directory stays after :meth:`close`.
         refusal: the error of the disk; None if the directory is complete.
     """
 
-    def __init__(self, path: Path, *, keep: bool) -> None:
+    def __init__(self, path: Path, pid: int = 0, *, keep: bool) -> None:
         self.path = path
+        self.keeps = keep
+        self._pid = pid or os.getpid()
         self.id = uuid.uuid4().hex
         self.logs = path / "logs"
         self.models = path / "models"
@@ -177,11 +180,14 @@ class DataDirectory:
         self.store = path / "store.db"
         self.refusal: DataDirectoryUnavailable | None = None
         self._lock: int | None = None
-        self._keep = keep
 
     @classmethod
-    def opened(cls, path: Path) -> Self:
+    def opened(cls, path: Path, pid: int = 0, *, keep: bool = True) -> Self:
         """Own a directory, and make it if it is missing.
+
+        Args:
+            pid: the process that users know as the gateway; 0 for this one.
+            keep: whether the directory stays after :meth:`close`.
 
         If the disk refuses a part, ``refusal`` holds the error, and :meth:`complete` tries again.
 
@@ -189,13 +195,13 @@ class DataDirectory:
             DataDirectoryError: another gateway owns the directory, other users may write to it, or
                 it cannot be used.
         """
-        directory = cls(path.absolute(), keep=True)
+        directory = cls(path.absolute(), pid, keep=keep)
         with suppress(DataDirectoryUnavailable):
             directory.complete()
         return directory
 
     @classmethod
-    def temporary(cls) -> Self:
+    def temporary(cls, pid: int = 0) -> Self:
         """Own a new directory, which :meth:`close` removes.
 
         Raises:
@@ -207,7 +213,7 @@ class DataDirectory:
             raise DataDirectoryError(
                 f"a temporary data directory cannot be created: {error.strerror}"
             ) from None
-        directory = cls(path, keep=False)
+        directory = cls(path, pid, keep=False)
         try:
             directory.complete()
         except DataDirectoryError:
@@ -271,7 +277,7 @@ class DataDirectory:
         refused = []
         folders = (self.logs, self.models, self.requests, self.transforms)
         parts: list[Callable[[], None]] = [
-            partial(_write_holder, self.path),
+            partial(_write_holder, self.path, self._pid),
             self._settle_id,
             *(partial(each.mkdir, mode=0o700, exist_ok=True) for each in folders),
         ]
@@ -313,7 +319,7 @@ class DataDirectory:
         Raises:
             DataDirectoryError: the file cannot be written.
         """
-        said = asdict(Announcement(os.getpid(), tuple(urls), since))
+        said = asdict(Announcement(self._pid, tuple(urls), since))
         reason = f"{self.path}: the gateway cannot write its addresses here"
         if not self.is_owned:
             raise DataDirectoryUnavailable(f"{reason}: it does not own this folder yet")
@@ -360,7 +366,7 @@ class DataDirectory:
             if self.is_owned:
                 with suppress(OSError):  # a file that stays is harmless: its process has ended
                     (self.path / "gateway.json").unlink()
-            if not self._keep:
+            if not self.keeps:
                 shutil.rmtree(self.path)
         except OSError as error:
             log.warning(
@@ -413,13 +419,13 @@ def _locked(path: Path) -> int:
         ) from None
 
 
-def _write_holder(path: Path) -> None:
-    """Overwrite the lock's content with this process's id, which a full disk accepts.
+def _write_holder(path: Path, process: int) -> None:
+    """Overwrite the lock's content with a process's id, which a full disk accepts.
 
     The function opens a descriptor of its own. The lock's descriptor is read-only where the disk
     was read-only.
     """
-    file, number = path / "lock", b"%d\n" % os.getpid()
+    file, number = path / "lock", b"%d\n" % process
     descriptor = os.open(file, os.O_WRONLY | os.O_NOFOLLOW)
     try:
         os.pwrite(descriptor, number, 0)

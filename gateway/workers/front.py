@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Collection
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
+from partway.gateway.admin.kept_data import data_directory
 from partway.gateway.gateway import Gateway
 from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.ports import Listening
+from partway.gateway.settings.settings import Settings
+from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.timing.deadlines import before, set_or_call
 from partway.gateway.workers.forwarded_requests import ForwardedRequests, peer_process
 from partway.gateway.workers.limits import DRAIN_MARGIN
@@ -49,6 +54,9 @@ from partway.gateway.workers.worker_tables import WorkerTables
 from partway.log_lines import LogLine, say_failure, say_listening
 
 log = logging.getLogger("partway.workers")
+
+#: The name of the kept entry with the path of a temporary data directory.
+_TEMPORARY: Final = "temporary-data"
 
 
 class WorkersSetup:
@@ -91,6 +99,23 @@ class WorkersSetup:
 
         self.supervision.follow(partial(set_or_call, stop, hasten), reload, gone)
         return stop
+
+    def data_directory(self, loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
+        """Own the data directory, which a temporary one is for all gateway processes in turn.
+
+        Args:
+            warnings: as for :func:`partway.gateway.admin.kept_data.data_directory`.
+
+        Raises:
+            DataDirectoryError: as that function.
+        """
+        supervisor = os.getppid()
+        for entry in self.supervision.take(_TEMPORARY).values():
+            return DataDirectory.opened(Path(os.fsdecode(entry.record)), supervisor, keep=False)
+        data = data_directory(loaded, warnings, supervisor)
+        if data is not None and not data.keeps:
+            self.supervision.keep(_TEMPORARY, os.fsencode(data.path))
+        return data
 
     def say_listening(self, url: str, authority: str) -> None:
         """Print a ready line, or log one if an earlier gateway process has printed it."""

@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -126,8 +127,10 @@ def container() -> Iterator[str]:
 def start(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
     started: list[Gateway] = []
 
-    def serve(*flags: str, **options: Any) -> Gateway:
-        started.append(Gateway(*flags, f"--data-dir={tmp_path / 'data'}", **options))
+    def serve(
+        *flags: str, data_dir: str | None = f"--data-dir={tmp_path / 'data'}", **options: Any
+    ) -> Gateway:
+        started.append(Gateway(*flags, *([data_dir] if data_dir else []), **options))
         return started[-1]
 
     yield serve
@@ -380,6 +383,30 @@ def test_a_killed_gateway_process_loses_no_stream(gateway, sagemaker):
         assert 'partway_streams_open{endpoint="echo"} 16.0' in page
     names = {each["ModelName"] for each in sagemaker.list_models()["Models"]}
     assert names == {"before", "m1", "m2"}
+
+
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """A folder in which a socket's path is not too long."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def test_a_temporary_data_directory_is_for_all_gateway_processes(start, container, short_folder):
+    """Users know the gateway by the process that they have started."""
+    gateway = start("--endpoint", f"echo={container}", data_dir=None, TMPDIR=short_folder)
+    (folder,) = Path(short_folder).glob("partway-gateway-*")
+    with closing(aws("sagemaker", gateway.port)) as client:
+        client.create_model(ModelName="before", PrimaryContainer={"Image": "echo"})
+        gateway.parent.kill()
+        until(lambda: listed(gateway) == 200)
+        assert [each["ModelName"] for each in client.list_models()["Models"]] == ["before"]
+    pid = gateway.process.pid
+    until(lambda: json.loads((folder / "gateway.json").read_text())["pid"] == pid)
+    assert (folder / "lock").read_text() == f"{pid}\n"
+    gateway.process.terminate()
+    assert gateway.ended()[0] == 0
+    assert not any(Path(short_folder).iterdir())
 
 
 def test_a_worker_and_the_gateway_process_may_end_together(gateway):
