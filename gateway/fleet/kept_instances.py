@@ -72,6 +72,7 @@ class KeptInstances:
 
     Attributes:
         has_predecessor: whether there has been an earlier process.
+        of_predecessor: the ids of all instances of an earlier process.
     """
 
     def __init__(self, kept: KeptState, wall_clock: Callable[[], float] = time.time) -> None:
@@ -84,6 +85,7 @@ class KeptInstances:
         self._records: dict[str, KeptInstance] = {}
         for name, entry in kept.take(PREFIX).items():
             self._earlier[name.removeprefix(PREFIX)] = KeptInstance.read(entry.record)
+        self.of_predecessor: Final = frozenset(self._earlier)
 
     def id_for(self, new: str, endpoint: str, variant: Variant, number: int) -> str:
         """Return the id for an instance that is about to begin.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
+import secrets
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -18,7 +20,7 @@ from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
-from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
+from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, RunningContainer
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import LEFTOVERS_LOOK_TIMEOUT, LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.output.capture import OutputFolder
@@ -37,6 +39,8 @@ log = logging.getLogger("partway.fleet")
 
 #: The name of the kept entry with the path of a temporary folder.
 _MODELS: Final = "models"
+#: The name of the kept entry with the id and the key of a gateway without a data directory.
+_ENGINE: Final = "engine"
 
 
 class LaunchedProvisions:
@@ -47,6 +51,7 @@ class LaunchedProvisions:
         quota: as in :class:`~.provisions.Provisions`.
         refusal: as in :class:`~.provisions.Provisions`.
         kept: as in :class:`~.provisions.Provisions`.
+        is_kept: whether an instance of an earlier process is kept.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class LaunchedProvisions:
         refusal: Callable[[str, str], str],
         launcher: Callable[[Source], Launcher],
         kept: KeptState | None = None,
+        is_kept: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.output = OutputFolder(None if data is None else data.logs, clock)
         self._clock = clock
@@ -65,6 +71,8 @@ class LaunchedProvisions:
         self._refusal = refusal
         self._launcher_of_any = launcher
         self._kept = NOTHING_KEPT if kept is None else kept
+        self._is_kept = is_kept
+        self._earlier_engine = self._kept.take(_ENGINE).get(_ENGINE)
         self._temporary: Path | None = None
         self._model_data: ModelData | None = None
         self._taking_over = asyncio.Lock()
@@ -110,7 +118,15 @@ class LaunchedProvisions:
             receivers[container] = self.output.open(container, endpoint)
             return receivers[container]
 
-        found = await self._programs.unclaimed(output)
+        found: dict[str, tuple[str, RunningContainer]] = {**await self._programs.unclaimed(output)}
+        if (engine := self._engine_that_was_used()) is not None:
+            try:
+                async with time_limit(self._clock, LEFTOVERS_TIMEOUT):
+                    found.update(await engine.unclaimed(output))
+            except (LaunchError, TimeoutError) as error:
+                reason = str(error) or "the engine does not answer"
+                log.warning(LogLine("leftover containers may still run", reason=reason))
+                self._may_still_run = True
         return [
             UnclaimedContainer(container, endpoint, running, receivers[container])
             for container, (endpoint, running) in found.items()
@@ -160,13 +176,26 @@ class LaunchedProvisions:
     def _made(self, kind: type[Source]) -> Launcher:
         if kind is Containers:
             return ContainersLauncher(self._launcher_of_any)
-        if self._data is None:  # no later gateway finds these containers
-            return EngineLauncher(uuid4().hex, gpus=self._gpus)
-        # The key is on disk before the first container that a later gateway may find.
-        return EngineLauncher(self._data.id, key=self._data.engine_key(), gpus=self._gpus)
+        gateway, key = self._id_and_key()
+        return EngineLauncher(gateway, key=key, gpus=self._gpus, is_kept=self._is_kept)
+
+    def _id_and_key(self) -> tuple[str, bytes]:
+        """Return what later gateways must know, to find and to recognise containers."""
+        if self._data is not None:
+            # The key is on disk before the first container that a later gateway may find.
+            return self._data.id, self._data.engine_key()
+        if self._earlier_engine is not None:
+            gateway, key = json.loads(self._earlier_engine.record)
+        else:
+            gateway, key = uuid4().hex, secrets.token_hex()
+            self._kept.keep(_ENGINE, json.dumps([gateway, key]).encode())
+        return gateway, bytes.fromhex(key)
 
     def _engine_that_was_used(self) -> EngineLauncher | None:
-        if self._data is None or not self._data.has_used_engine:
+        if self._data is None:
+            if self._earlier_engine is None:
+                return None
+        elif not self._data.has_used_engine:
             return None
         launcher = self.launcher(Image)
         assert isinstance(launcher, EngineLauncher), "images are for it"

@@ -116,8 +116,11 @@ class Provisions:
         if self._of_launched is None:
             from partway.gateway.fleet.launched_provisions import LaunchedProvisions
 
+            kept = self.kept_instances
+            is_kept = (lambda _: False) if kept is None else kept.of_predecessor.__contains__
             self._of_launched = LaunchedProvisions(
-                self._clock, self._data, self._quota, self._refusal, self._launcher, self._kept
+                *(self._clock, self._data, self._quota, self._refusal, self._launcher),
+                *(self._kept, is_kept),
             )
         return self._of_launched
 

@@ -45,6 +45,7 @@ class UnclaimedInstances:
     which nothing is known has nothing open, such as one of a job.
 
     Args:
+        kept: nothing takes an instance of an earlier process from now on.
         load: returns the load of an instance.
     """
 
@@ -54,15 +55,15 @@ class UnclaimedInstances:
         self._kept = kept
         self._load = load
         self._around = around
+        self._records = dict(kept.unclaimed())
         self._leaving: list[Instance] = []
 
     def end(self, found: Iterable[UnclaimedContainer]) -> None:
         """Begin to end the instances of containers; those without containers are forgotten."""
-        records = dict(self._kept.unclaimed())
         ordered = sorted(found, key=lambda each: each.id)
         for instance, group in groupby(ordered, key=lambda each: instance_of(each.id)):
-            self._end_one(instance, tuple(group), records.pop(instance, None))
-        self._kept.forget(records)
+            self._end_one(instance, tuple(group), self._records.pop(instance, None))
+        self._kept.forget(self._records)
 
     def hasten(self) -> None:
         """Cut what still drains."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +15,7 @@ from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoint import Image
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.health.startup_pace import pinged
+from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
@@ -73,6 +74,8 @@ class EngineLauncher:
         gateway: marks the containers of this gateway; unique to it.
         key: lets the next gateway with the same data recognise what containers are made of.
         gpus: the shares of GPUs; this machine's by default.
+        is_kept: whether an earlier gateway process has kept an instance. Its containers are for
+            that instance alone, and are not removed, since streams may be open on them.
         find: returns where the engine is; called until it succeeds.
     """
 
@@ -83,12 +86,14 @@ class EngineLauncher:
         key: bytes = b"",
         gpus: GpuShares | None = None,
         clock: Clock | None = None,
+        is_kept: Callable[[str], bool] = lambda _: False,
         find: Callable[[], str] = find_engine,
     ) -> None:
         self._gateway = gateway
         self._key = key or secrets.token_bytes()
         self._gpus = GpuShares() if gpus is None else gpus
         self._clock = LoopClock() if clock is None else clock
+        self._is_kept = is_kept
         self._find = find
         self._engine: EngineClient | None = None
         self._own: set[str] = set()  # instances whose containers are managed here
@@ -117,6 +122,8 @@ class EngineLauncher:
                 if not self._looked:
                     await self._look(engine)
             made = await self._made(order, found)
+            if (own := self._leftovers.claim_own(order, made)) is not None:
+                return await self._adopted(engine, own, order.output)
             if (taken := await self._taken_over(engine, order, made)) is not None:
                 return taken
             await self._removals.wait(self._going)  # they hold memory and GPUs
@@ -172,6 +179,34 @@ class EngineLauncher:
         if self._going:
             await asyncio.wait(self._going)
 
+    async def unclaimed(
+        self, output: Callable[[str, str], CapturedOutput]
+    ) -> Mapping[str, tuple[str, EngineContainer]]:
+        """Adopt containers of kept instances that no order has taken, for the caller to end.
+
+        Args:
+            output: opens the receiver of a container's output, by container id and endpoint name.
+
+        Returns:
+            The name of the endpoint, and the container, by container id.
+
+        Raises:
+            LaunchError: no engine can be asked.
+        """
+        await self._looked_again()
+        found = {}
+        for each in self._leftovers.unclaimed():
+            receiver = output(each.instance, each.endpoint)
+            try:
+                running = await self._adopted(await self._connected(), each, receiver.feed)
+            except (EngineAway, EngineRefusal) as error:
+                receiver.close()
+                about = {"container": each.id, "reason": str(error)}
+                log.warning(LogLine("a leftover container may still run", **about))
+            else:
+                found[each.instance] = (each.endpoint, running)
+        return found
+
     async def _looked_again(self) -> None:
         try:
             async with self._looking:
@@ -186,12 +221,37 @@ class EngineLauncher:
         if any(leftover.gpus for leftover, _ in found):
             await self._gpus.find()
         found = [each for each in found if each[0].instance not in self._own]
+        of_kept = [each for each, runs in found if runs and self._is_kept_one(each)]
+        for each in of_kept:
+            self._gpus.reserve(each.instance, each.gpus)
+        found = [each for each in found if each[0] not in of_kept]
         fit = [each for each, runs in found if runs and each.made and self._may_stay(each)]
-        self._leftovers.become(fit)
+        self._leftovers.become(fit, of_kept)
         self._looked = True
         for each, _ in found:
             if each not in fit:
                 self._discard(engine, each)
+
+    def _is_kept_one(self, leftover: Leftover) -> bool:
+        return self._is_kept(instance_of(leftover.instance))
+
+    async def _adopted(
+        self, engine: EngineClient, leftover: Leftover, output: Callable[[bytes], None]
+    ) -> EngineContainer:
+        """Adopt the container of a kept instance; its pings are the instance's affair."""
+        self._own.add(leftover.instance)
+        since = int(time.time())
+        try:
+            state = await engine.state(leftover.id)
+        except (EngineAway, EngineRefusal):  # it is gone, or the next process finds it
+            self._own.discard(leftover.instance)
+            self._gpus.give_back(leftover.instance)
+            raise
+        about = {"endpoint": leftover.endpoint, "variant": leftover.variant}
+        about |= {"instance": leftover.instance, "container": leftover.id}
+        log.info(LogLine("running container adopted", **about))
+        remove = self._remover(engine, leftover.instance)
+        return EngineContainer(engine, leftover.id, state, output, remove, self._clock, since)
 
     def _may_stay(self, leftover: Leftover) -> bool:
         return self._takes_over and self._gpus.keep(leftover.instance, leftover.gpus)

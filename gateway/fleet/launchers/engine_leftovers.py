@@ -17,7 +17,7 @@ from partway.gateway.fleet.launchers.engine_request import (
     MODEL_LABEL,
     VARIANT_LABEL,
 )
-from partway.gateway.fleet.launchers.launcher import Order
+from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,27 @@ class Leftovers:
     3. An instance with several containers has an order for each. Its orders take containers that
        belong together, since they share GPUs. If one of those is missing, the order for it finds
        none and starts a new container beside the others.
+    4. A container of a kept instance is for that instance alone, since streams may be open on it.
+       If it is made of something else, or no order comes, it stays until :meth:`unclaimed`.
     """
 
     def __init__(self) -> None:
         self._left: list[Leftover] = []
+        self._of_kept: dict[str, Leftover] = {}  # by container id of :mod:`.container_ids`
         self._bound: dict[str, str] = {}  # new to old instance
 
     @property
     def models(self) -> set[Path]:
-        return {each.model for each in self._left if each.model is not None}
+        left = (*self._left, *self._of_kept.values())
+        return {each.model for each in left if each.model is not None}
 
-    def become(self, found: Iterable[Leftover]) -> None:
+    def become(self, found: Iterable[Leftover], of_kept: Iterable[Leftover] = ()) -> None:
+        """Replace all.
+
+        Args:
+            of_kept: those of kept instances.
+        """
+        self._of_kept = {each.instance: each for each in of_kept}
         self._left = sorted(found, key=lambda each: (each.created, each.instance), reverse=True)
 
     def claim(self, order: Order, made: str) -> tuple[Leftover | None, tuple[Leftover, ...]]:
@@ -101,6 +111,28 @@ class Leftovers:
         kept = [each for each in fit if each is not taken]
         self._left = [each for each in self._left if each not in own or each in kept]
         return taken, tuple(each for each in own if each not in fit)
+
+    def claim_own(self, order: Order, made: str) -> Leftover | None:
+        """Find the container of an order's own instance (rule 4); None if it has none.
+
+        Raises:
+            LaunchError: it is made of something else.
+        """
+        found = self._of_kept.get(order.instance)
+        if found is None:
+            return None
+        if not made or found.made != made:
+            raise LaunchError(
+                "an earlier gateway process has started its container from something else; a new "
+                "instance takes its place",
+                passing=True,
+            )
+        return self._of_kept.pop(order.instance)
+
+    def unclaimed(self) -> Iterable[Leftover]:
+        """Hand out the containers of kept instances that no order has taken."""
+        found, self._of_kept = self._of_kept, {}
+        return found.values()
 
     def bound_to(self, instance: str) -> str:
         """Return the instance whose containers an instance's orders take, or an empty string."""

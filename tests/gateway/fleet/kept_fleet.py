@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from partway.gateway.fleet.endpoint import Endpoint
@@ -54,12 +54,12 @@ class FleetProcess:
         kept: the entries that it keeps.
     """
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path | None) -> None:
         self.kept = KeptInMemory()
         self._loop = asyncio.get_running_loop()
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", __name__, str(theirs.fileno()), str(data)]
+            command = [sys.executable, "-m", __name__, str(theirs.fileno()), str(data or "")]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, cwd=ROOT, pass_fds=[theirs.fileno()]
             )
@@ -117,7 +117,8 @@ class Commands:
 async def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.setblocking(True)
-    with DataDirectory.opened(Path(sys.argv[2])) as data:
+    folder = sys.argv[2]
+    with DataDirectory.opened(Path(folder)) if folder else nullcontext() as data:
         provisions = Provisions(LoopClock(), data, kept=KeptElsewhere(connection))
         commands = Commands(Fleet(Router(), provisions.means, provisions.kept_instances))
         reader = asyncio.StreamReader()
