@@ -67,6 +67,7 @@ class EndpointKeeper:
         #: Updates that continue once the earlier version serves again, or cannot serve.
         self._to_go_on: set[str] = set()
         self._to_run_again: set[str] = set()
+        self._noted = asyncio.Event()
         self._found: list[Endpoint] = []
         self._sought: set[str] = set()
         self._runs_found = False
@@ -253,11 +254,17 @@ class EndpointKeeper:
         return frozenset(self._sought)
 
     async def has_found(self, seconds: float) -> None:
-        """Wait until all endpoints of :meth:`start` are found, at most this many seconds."""
+        """Wait until all endpoints of :meth:`start` are found, at most this many seconds.
+
+        This includes the new versions of updates that continue.
+        """
         if self._restoring is not None:
             with suppress(TimeoutError):
                 async with time_limit(self._clock, seconds):
                     await asyncio.wait((self._restoring,))
+                    while self._to_go_on:
+                        self._noted.clear()
+                        await self._noted.wait()
 
     def run_found(self) -> None:
         """Have the fleet start the found endpoints; those that are found later start at once."""
@@ -373,6 +380,7 @@ class EndpointKeeper:
     async def _note(self, name: str) -> None:
         await self._note_change(name)
         self.on_change(name)
+        self._noted.set()
 
     async def _note_change(self, name: str) -> None:
         resource = self.find(name)

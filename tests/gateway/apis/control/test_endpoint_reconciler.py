@@ -21,6 +21,7 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT, WORK_STOP_TIMEOUT
 from tests.gateway.apis.control.kept_endpoints import PATIENCE, ApiGateway
 from tests.gateway.fleet.fakes import turns
+from tests.gateway.fleet.waiting import soon
 from tests.wire.peers import eventually
 
 
@@ -358,6 +359,23 @@ async def test_a_file_system_that_is_away_holds_up_its_own_endpoints_alone(start
     for name in names:
         await after.until("InService", "one", name)
     await after.aclose()
+
+
+async def test_an_update_that_continues_is_found_once_its_version_starts(started):
+    gateway = await started()
+    await gateway.create()
+    await gateway.until("InService", "one")
+    gateway.of.launcher.troubles.extend(["it loads"] * 9)
+    await gateway.update("two")
+    await gateway.written()
+    after = await started(gateway, troubles=["it loads"])
+    finding = asyncio.create_task(after.keeper.has_found(RESTORE_TIMEOUT))
+    await turns(200)
+    assert not finding.done()
+    after.of.launcher.containers[0].trouble = None
+    await after.of.advance(1)
+    await soon(finding)
+    assert len(after.of.launcher.containers) == 3
 
 
 async def test_what_is_not_found_in_time_is_tried_again_with_the_settings(started, monkeypatch):
