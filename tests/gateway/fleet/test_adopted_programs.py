@@ -311,9 +311,12 @@ async def test_killed_at_any_moment(machine, of, tmp_path, seed):
     """During starts, updates and scaling; no program is left over, and none is missing."""
     chosen = random.Random(seed)
     first = machine.first()
-    for _ in range(3):
+    first.call("apply", of(chosen.randint(1, 3), VERSION=chosen.choice("ab")))
+    await eventually(lambda: kept(first.kept, "instance/"))
+    for _ in range(2):
+        await asyncio.sleep(chosen.uniform(0, 0.3))
         first.call("apply", of(chosen.randint(1, 3), VERSION=chosen.choice("ab")))
-        await asyncio.sleep(chosen.uniform(0, 0.4))  # the moment
+    await asyncio.sleep(chosen.uniform(0, 0.3))  # the moment
     await machine.kill_first()
     last = of(chosen.randint(1, 3), VERSION=chosen.choice("ab"))
     following = machine.next()
