@@ -52,9 +52,10 @@ class KeptInstance:
 
     @classmethod
     def read(cls, record: bytes) -> Self:
-        """Read a record; members that a later version has added are left out."""
+        """Read a record of any version; a member that it lacks has its default."""
         said = json.loads(record)
-        return cls(**{each.name: said[each.name] for each in dataclasses.fields(cls)})
+        names = [each.name for each in dataclasses.fields(cls)]
+        return cls(**{name: said[name] for name in names if name in said})
 
 
 class KeptInstances:

@@ -83,6 +83,11 @@ class Provisions:
         if self._data is not None and self._data.has_used_engine:
             await self._launched().remove_leftovers(but)
 
+    def take_over(self) -> None:
+        """Begin to read the output of an earlier process's programs, so that none has to wait."""
+        if self.kept_instances is not None and self.kept_instances.has_predecessor:
+            self._launched()
+
     async def end_unclaimed(self, load: Callable[[str], InstanceLoad]) -> None:
         """End an earlier process's instances with which none goes on; return when they are gone.
 

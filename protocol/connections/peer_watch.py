@@ -143,11 +143,7 @@ class StallWatch:
     """
 
     def __init__(
-        self,
-        taken: Callable[[], int],
-        clock: Clock,
-        timeout: float,
-        on_stall: Callable[[], None],
+        self, taken: Callable[[], int], clock: Clock, timeout: float, on_stall: Callable[[], None]
     ) -> None:
         self._taken = taken
         self._clock = clock

@@ -95,10 +95,7 @@ class StalledWrites:
     )
 
     def __init__(
-        self,
-        transport: Sending,
-        call_later: Callable[..., Cancellable],
-        interval: float,
+        self, transport: Sending, call_later: Callable[..., Cancellable], interval: float
     ) -> None:
         self._transport = transport
         self._call_later = call_later

@@ -32,8 +32,5 @@ class ControlSettings:
 
 
 MANIFEST: Final = Manifest(
-    "control",
-    "partway.gateway.apis.control.api",
-    targets=("SageMaker.",),
-    settings=ControlSettings,
+    "control", "partway.gateway.apis.control.api", targets=("SageMaker.",), settings=ControlSettings
 )

@@ -25,10 +25,7 @@ class PredictionSettings:
 MANIFEST: Final = Manifest(
     "prediction",
     "partway.gateway.apis.prediction.api",
-    paths=(
-        re.compile("/(?:v1/projects|v1beta1)(?:/.*)?"),
-        re.compile("/v1/models?(?:[/:%].*)?"),
-    ),
+    paths=(re.compile("/(?:v1/projects|v1beta1)(?:/.*)?"), re.compile("/v1/models?(?:[/:%].*)?")),
     settings=PredictionSettings,
     relays=True,
 )

@@ -5,15 +5,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
 from partway.gateway.fleet.endpoint import Program
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
+from partway.gateway.fleet.output.held_output import HeldOutput
+from partway.gateway.fleet.output.rate_limit import OutputPace
+from partway.gateway.fleet.processes.adopted_process import AdoptedProcess
+from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.fleet.processes.process_group import ProcessGroup
 from partway.gateway.fleet.processes.process_table import began
-from partway.gateway.kept_state import KeptEntry, KeptState
+from partway.gateway.kept_state import KeptState
+from partway.gateway.timing.clock import Clock
 
 #: Begins the name of each entry; the container's id follows.
 _PREFIX: Final = "program/"
@@ -44,28 +49,55 @@ class KeptProgram:
 
     @classmethod
     def read(cls, record: bytes) -> Self:
-        """Read a record; members that a later version has added are left out."""
+        """Read a record of any version; a member that it lacks has its default."""
         said = json.loads(record)
-        members = {each.name: said[each.name] for each in dataclasses.fields(cls)}
+        members = {k: said[k] for each in dataclasses.fields(cls) if (k := each.name) in said}
         return cls(**{**members, "gpus": tuple(members["gpus"])})
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class AdoptedProgram:
+    """A program of an earlier process, whose output is read already."""
+
+    record: KeptProgram
+    process: AdoptedProcess
+    output: HeldOutput
+
+
 class KeptPrograms:
-    """Keeps running programs, and hands out those of an earlier process, by their container ids."""
+    """Keeps running programs, and adopts those of an earlier process, by their container ids.
+
+    Attributes:
+        earlier: the records of all programs that an earlier process has kept.
+    """
 
     def __init__(self, kept: KeptState) -> None:
         self._kept = kept
-        self._earlier: dict[str, tuple[KeptProgram, KeptEntry]] = {
-            name.removeprefix(_PREFIX): (KeptProgram.read(entry.record), entry)
-            for name, entry in kept.take(_PREFIX).items()
+        self._entries = {
+            name.removeprefix(_PREFIX): entry for name, entry in kept.take(_PREFIX).items()
         }
-        #: The leash's marks of all programs that an earlier process has kept.
-        self.marks: Final = frozenset(program.mark for program, _ in self._earlier.values())
+        self.earlier: Final = {
+            container: KeptProgram.read(entry.record) for container, entry in self._entries.items()
+        }
+        self._adopted: dict[str, AdoptedProgram] = {}
 
-    def __iter__(self) -> Iterator[tuple[str, KeptProgram]]:
-        """Yield those that none has taken, with their containers' ids."""
-        for container, (program, _) in self._earlier.items():
-            yield container, program
+    def adopt(self, leash: Leash, clock: Clock) -> None:
+        """Read the output of all programs of an earlier process, and take note of their ends.
+
+        A program would wait once its pipe is full, and with it the streams on it.
+        """
+        for container, entry in self._entries.items():
+            program, output = self.earlier[container], HeldOutput()
+            process = AdoptedProcess(
+                *(entry, program.mark, program.began, output.feed, leash, OutputPace(clock))
+            )
+            self._adopted[container] = AdoptedProgram(program, process, output)
+        self._entries.clear()
+
+    @property
+    def models(self) -> set[Path]:
+        """The model directories of programs that none has taken."""
+        return {Path(each.record.model) for each in self._adopted.values() if each.record.model}
 
     def keep(self, container: str, group: ProcessGroup, program: KeptProgram) -> None:
         """Keep a program that runs; ``program.began`` is found out here."""
@@ -76,7 +108,7 @@ class KeptPrograms:
     def forget(self, container: str) -> None:
         self._kept.forget(_PREFIX + container)
 
-    def claim(self, container: str, made: str) -> tuple[KeptProgram, KeptEntry] | None:
+    def claim(self, container: str, made: str) -> AdoptedProgram | None:
         """Hand out a container's program of an earlier process; None if there is none.
 
         Args:
@@ -86,24 +118,27 @@ class KeptPrograms:
             LaunchError: the program is made of something else. It stays, since streams may be open
                 on it.
         """
-        if container not in self._earlier:
+        found = self._adopted.get(container)
+        if found is None:
             return None
-        if self._earlier[container][0].made_of != made:
+        if found.record.made_of != made:
             raise LaunchError(
                 "an earlier gateway process has started its program from something else; a new "
                 "instance takes its place",
                 passing=True,
             )
-        return self._earlier.pop(container)
+        return self._adopted.pop(container)
 
-    def unclaimed(self) -> Mapping[str, tuple[KeptProgram, KeptEntry]]:
+    def unclaimed(self) -> Mapping[str, AdoptedProgram]:
         """Hand out all that none has taken, by their containers' ids."""
-        found, self._earlier = self._earlier, {}
+        found, self._adopted = self._adopted, {}
         return found
 
 
 def made_of(order: Order, folder: tuple[int, int] | None) -> str:
     """Return a digest that is equal only for programs that are started alike.
+
+    An upgrade adopts programs only if it computes the same digest as the version before.
 
     Args:
         order: the order for the program.

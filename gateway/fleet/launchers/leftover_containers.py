@@ -43,6 +43,7 @@ class LeftoverContainers:
         Args:
             pending: further endpoints that may take containers over.
         """
+        self._provisions.take_over()
         self._task = asyncio.create_task(
             self._remove(pending), name="removal of leftover containers"
         )

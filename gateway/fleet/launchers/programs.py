@@ -13,7 +13,12 @@ from partway.gateway.fleet.gpus import VISIBLE, GpuShares
 from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
-from partway.gateway.fleet.launchers.kept_programs import KeptProgram, KeptPrograms, made_of
+from partway.gateway.fleet.launchers.kept_programs import (
+    AdoptedProgram,
+    KeptProgram,
+    KeptPrograms,
+    made_of,
+)
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.model_folder import identity_of_folder
 from partway.gateway.fleet.launchers.process import (
@@ -25,12 +30,10 @@ from partway.gateway.fleet.launchers.process import (
     launch,
 )
 from partway.gateway.fleet.launchers.program_lookup import launch_error
-from partway.gateway.fleet.output.rate_limit import OutputPace
 from partway.gateway.fleet.platform_interface import PORT_VARIABLE
-from partway.gateway.fleet.processes.adopted_process import AdoptedProcess
 from partway.gateway.fleet.processes.leash import ENTRY, Leash
 from partway.gateway.fleet.processes.process_table import MARK
-from partway.gateway.kept_state import NOTHING_KEPT, KeptEntry, KeptState
+from partway.gateway.kept_state import NOTHING_KEPT, KeptState
 from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.log_lines import LogLine
@@ -74,19 +77,22 @@ class ProgramLauncher:
         self._leash: Leash | None = None
         self._earlier_leash = kept.take(ENTRY).get(ENTRY)
         self._no_model: tempfile.TemporaryDirectory[str] | None = None
-        self._ports = {each.port for _, each in self._programs}
-        for container, each in self._programs:
+        earlier = self._programs.earlier
+        self._ports = {each.port for each in earlier.values()}
+        for container, each in earlier.items():
             self._gpus.reserve(container, each.gpus)
+        if earlier:
+            self._programs.adopt(self._its_leash(), self._clock)
 
     @property
     def models(self) -> set[Path]:
-        """The model directories of an earlier process's programs that none has adopted."""
-        return {Path(each.model) for _, each in self._programs if each.model}
+        """The model directories of an earlier process's programs that no order has taken."""
+        return self._programs.models
 
     async def launch(self, order: Order) -> ContainerProcess:
         made = await self._made(order)
         if (earlier := self._programs.claim(order.instance, made)) is not None:
-            return self._adopted(order.instance, earlier, order.output)
+            return self._running(order.instance, earlier, order.output)
         source = order.variant.source
         assert isinstance(source, Program)
         environment = dict(order.variant.environment)
@@ -137,11 +143,12 @@ class ProgramLauncher:
         """
         found = self._programs.unclaimed()
         if self._earlier_leash is not None:
-            await self._its_leash().kill_lost(self._programs.marks)
+            marks = {each.mark for each in self._programs.earlier.values()}
+            await self._its_leash().kill_lost(marks)
         return {
             container: (
-                each[0].endpoint,
-                self._adopted(container, each, output(container, each[0].endpoint).feed),
+                each.record.endpoint,
+                self._running(container, each, output(container, each.record.endpoint).feed),
             )
             for container, each in found.items()
         }
@@ -151,25 +158,24 @@ class ProgramLauncher:
         if self._leash is not None:
             self._leash.close()
             self._leash = None
+        for each in self._programs.unclaimed().values():  # the leash has ended them
+            each.process.release()
         if self._no_model is not None:
             self._no_model.cleanup()
             self._no_model = None
 
-    def _adopted(
-        self,
-        container: str,
-        earlier: tuple[KeptProgram, KeptEntry],
-        output: Callable[[bytes], None],
+    def _running(
+        self, container: str, adopted: AdoptedProgram, output: Callable[[bytes], None]
     ) -> ContainerProcess:
-        program, entry = earlier
-        leash, pace = self._its_leash(), OutputPace(self._clock)
+        adopted.output.pass_to(output)
+        program = adopted.record
         about = {"endpoint": program.endpoint, "container": container}
-        log.info(LogLine("running program adopted", **about, pid=entry.pid))
+        log.info(LogLine("running program adopted", **about, pid=adopted.process.pid))
         return ContainerProcess(
-            AdoptedProcess(entry, program.mark, program.began, output, leash, pace),
+            adopted.process,
             Address(HOST, program.port),
             self._clock,
-            leash.strays,
+            self._its_leash().strays,
             on_end=lambda: self._give_back(container, program.port),
         )
 

@@ -160,6 +160,7 @@ class Leash:
         """End the shell; groups that it still holds are killed."""
         self._tell(".\n")
         os.close(self._pipe)
+        self._groups.clear()  # there is nobody left to tell
         self._kept.forget(ENTRY)
         try:
             self._shell.wait(LEASH_TIMEOUT)

@@ -220,6 +220,24 @@ async def test_one_that_drained_ends_once_nothing_is_open(machine, of, tmp_path)
     await eventually(lambda: leaves not in str(machine.kept.names))
 
 
+async def test_one_that_nobody_wants_yet_need_not_wait_for_its_output(machine, of, tmp_path):
+    """As that of an earlier version, until the new one serves."""
+    ready = tmp_path / "ready"
+    first = machine.first()
+    first.call("apply", of(1))
+    await eventually(lambda: serving(first) == 1)
+    (record,) = kept(first.kept, "program/").values()
+    await machine.kill_first()
+    following = machine.next()
+    starting = asyncio.create_task(following.starts(of(1, READY=str(ready))))
+    await eventually(lambda: following.fleet.status("echo"))
+    for _ in range(20):
+        await say(record["port"], "/" + 8000 * "x")  # more than a pipe holds
+    ready.touch()
+    await starting
+    await eventually(lambda: len(running(tmp_path)) == 1)
+
+
 async def test_a_removed_endpoint_ends(machine, of, tmp_path):
     first = machine.first()
     first.call("apply", of(2))

@@ -213,7 +213,9 @@ def test_each_difference_makes_another_digest():
         assert made_of(replace(one, instances=5, weight=0.5)) == made_of(one)
 
 
-def test_a_record_of_a_later_version_is_read():
+def test_a_record_of_another_version_is_read():
     record = KeptInstance("echo", "A", 1, "digest", 2.0, 3.0, 4.0, is_leaving=True)
     later = record.written().replace(b"{", b'{"more": [1], ', 1)
     assert KeptInstance.read(record.written()) == KeptInstance.read(later) == record
+    earlier = record.written().replace(b', "has_served": false', b"")
+    assert KeptInstance.read(earlier) == record
