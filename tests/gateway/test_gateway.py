@@ -21,19 +21,22 @@ from partway.gateway.apis.openai.errors import openai_object
 from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.apis.prediction.routes import HOST_PREDICT
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
-from partway.gateway.fleet.endpoint import Attached, Program
+from partway.gateway.fleet.endpoint import Attached, Endpoint, Program
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.output.capture import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Leave
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.streams.bidirectional import BidirectionalStream
 from partway.gateway.timing.clock import LoopClock
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.apis.control.deployed import a_model, a_plan
+from tests.gateway.kept_in_memory import KeptInMemory
 from tests.wire.peers import (
     ENDPOINT,
     MSGPACK,
@@ -446,6 +449,28 @@ async def test_what_cannot_be_given_back_keeps_none_of_the_rest(monkeypatch):
     with pytest.raises(OSError, match="the disk is full"):
         await provisions.aclose()
     assert given_back == [AttachLauncher, ProgramLauncher, OutputFolder]
+
+
+async def test_the_next_process_goes_on_with_its_instances_and_ends_the_rest(caplog):
+    def settings(*names: str) -> Settings:
+        address = Address("127.0.0.1", 9)
+        endpoints = tuple(Endpoint.attached(name, address, StreamPolicy()) for name in names)
+        return Settings(port=0, endpoints=endpoints)
+
+    kept = KeptInMemory()
+    first = Gateway(settings("stays", "goes"), kept=kept)
+    await soon(first.start())
+    stays = {name for name in kept.names if "stays" in name}
+    following = kept.next_process()
+    second = Gateway(settings("stays"), kept=following)
+    await soon(second.start())
+    await until(lambda: following.names == {"fleet", *stays}, "the rest is forgotten")
+    ((instance,),) = [each.instances for each in second.router.table["stays"]]
+    assert {f"instance/{instance.id}"} == stays
+    await soon(second.drain())
+    await soon(first.drain())
+    assert following.names == {"fleet"}
+    assert not [each for each in caplog.records if each.levelno > logging.WARNING]
 
 
 async def test_each_route_says_who_checks_what_its_sender_may_do():
