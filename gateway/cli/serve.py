@@ -64,7 +64,7 @@ log = logging.getLogger("partway.serve")
 if TYPE_CHECKING:
     from partway.gateway.cli.serve_faults import Intermediaries
     from partway.gateway.cli.serve_tls import Tls
-    from partway.gateway.workers.front import WorkersSetup
+    from partway.gateway.workers.workers_setup import WorkersSetup
 
     # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     start_logging(loaded.log_level, loaded.log_format)
     if between is None:
         raise_descriptor_limit(descriptors_of(loaded))
-        if loaded.workers > 1:
+        if loaded.workers > 1 or "_PARTWAY_KEPT" in os.environ:  # after an upgrade
             from partway.gateway.cli.serve_workers import supervised
 
             return supervised(lambda now, it: serve(now, load, config, workers=it), loaded, load)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sized
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from partway.gateway.access.principals import Principals, PrincipalsError
 from partway.gateway.admin.kept_data import missing_folders
-from partway.gateway.apis.manifests import NAMES
+from partway.gateway.apis.manifests import MANIFESTS, NAMES
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.endpoint import (
     Attached,
@@ -48,12 +49,21 @@ def check(loaded: Settings) -> list[str]:
     faults = list(_faults(loaded))
     if faults:
         raise SettingsError("\n".join(faults))
+    for each in _modules(loaded):  # an upgrade goes on only if all are there
+        importlib.import_module(each)
     return [
         *_apis(loaded),
         *(_described(endpoint) for endpoint in loaded.endpoints),
         *(f"image {name}: {_of_source(program)}" for name, program in loaded.images.items()),
         f"all is well: {_number(loaded.endpoints, 'endpoint')}, {_number(loaded.images, 'image')}",
     ]
+
+
+def _modules(loaded: Settings) -> Iterator[str]:
+    """Yield the modules that would be imported."""
+    yield from (each.module for each in MANIFESTS if each.name in loaded.apis)
+    if loaded.workers > 1:
+        yield "partway.gateway.cli.serve_workers"
 
 
 def _apis(loaded: Settings) -> Iterator[str]:

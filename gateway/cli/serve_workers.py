@@ -16,7 +16,6 @@ from partway.gateway.settings.settings import Settings
 from partway.gateway.settings_reload import followed
 from partway.gateway.timing.clock import LoopClock
 from partway.gateway.tls.trust import TlsError
-from partway.gateway.workers.front import WorkersSetup
 from partway.gateway.workers.link import LinkBroken, WorkerLink
 from partway.gateway.workers.messages import TO_WORKER, WorkerRefuses
 from partway.gateway.workers.shared_counts import SharedCounts
@@ -24,6 +23,7 @@ from partway.gateway.workers.supervision import Supervision
 from partway.gateway.workers.supervisor import GatewaySupervisor
 from partway.gateway.workers.worker import GatewayWorker
 from partway.gateway.workers.worker_order import Descriptors, WorkerOrder
+from partway.gateway.workers.workers_setup import WorkersSetup
 from partway.log_lines import say_failure
 
 if TYPE_CHECKING:

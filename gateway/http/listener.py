@@ -89,13 +89,17 @@ class Listener:
 
         return TlsPort(context, lambda visitor: _Opening(self, visitor), self.crowd.enter)
 
-    def stop(self) -> None:
-        """Accept nothing more; connections that have sent something stay."""
+    def stop(self, *, cut: bool = True) -> None:
+        """Accept nothing more; connections that have sent something stay.
+
+        Args:
+            cut: whether connections that have sent nothing yet are closed.
+        """
         for server in self._servers:
             server.close()
         for port in self._tls_ports:
-            port.stop()
-        for transport in list(self.opening):
+            port.stop(cut=cut)
+        for transport in list(self.opening) if cut else ():
             transport.abort()
 
 

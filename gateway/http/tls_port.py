@@ -83,8 +83,9 @@ class TlsPort:
         for sock in listening:
             self._own(self._tasks, self._accept(sock))
 
-    def stop(self) -> None:
-        for task in (*self._tasks, *self._handshakes):
+    def stop(self, *, cut: bool = True) -> None:
+        """Accept nothing more; end handshakes under way if they are to be cut."""
+        for task in (*self._tasks, *(self._handshakes if cut else ())):
             task.cancel()
 
     async def _accept(self, listening: socket.socket) -> None:

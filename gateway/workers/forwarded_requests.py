@@ -94,6 +94,11 @@ class ForwardedRequests:
         elif self._socket is not None:
             self._socket.close()
 
+    async def answered(self) -> None:
+        """Return when no request is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def shutdown(self, timeout: float) -> None:
         """Wait for the requests under way; break off the rest after half of the seconds."""
         if self._folder:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection
-from functools import partial
-from pathlib import Path
-from typing import Final
+from collections.abc import Collection
+from contextlib import suppress
 
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
-from partway.gateway.admin.kept_data import data_directory
 from partway.gateway.gateway import Gateway
 from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.ports import Listening
-from partway.gateway.settings.settings import Settings
-from partway.gateway.storage.data_directory import DataDirectory
-from partway.gateway.timing.deadlines import before, set_or_call
+from partway.gateway.timing.deadlines import pause, time_limit
 from partway.gateway.workers.forwarded_requests import ForwardedRequests, peer_process
-from partway.gateway.workers.limits import DRAIN_MARGIN
+from partway.gateway.workers.limits import DRAIN_MARGIN, LEAVE_TIMEOUT, REDIAL_PAUSE
 from partway.gateway.workers.link import WorkerLink
 from partway.gateway.workers.messages import (
     TO_PARENT,
@@ -28,6 +23,7 @@ from partway.gateway.workers.messages import (
     Drained,
     GiveMetrics,
     Hasten,
+    HoldRequests,
     HostSuspected,
     InstanceIdle,
     InstanceUnreachable,
@@ -41,128 +37,29 @@ from partway.gateway.workers.messages import (
     WorkerListens,
     WorkerMetrics,
 )
-from partway.gateway.workers.running_workers import running_workers
-from partway.gateway.workers.shared_counts import SharedCounts, kept_memory
+from partway.gateway.workers.running_workers import RunningWorker, running_workers
+from partway.gateway.workers.shared_counts import SharedRows
 from partway.gateway.workers.signature_use import signature_answer
 from partway.gateway.workers.slot import Slot
-from partway.gateway.workers.slot_sockets import sockets_for
-from partway.gateway.workers.supervision import Supervision, WorkersError
+from partway.gateway.workers.slot_sockets import SlotSockets, sockets_for
+from partway.gateway.workers.supervision import Supervision
 from partway.gateway.workers.worker_order import WorkerOrder
 from partway.gateway.workers.worker_pages import WorkerPages
-from partway.gateway.workers.worker_ports import address_of
+from partway.gateway.workers.worker_ports import PortSockets, address_of
 from partway.gateway.workers.worker_tables import WorkerTables
-from partway.log_lines import LogLine, say_failure, say_listening
+from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.workers")
-
-#: The name of the kept entry with the path of a temporary data directory.
-_TEMPORARY: Final = "temporary-data"
-
-
-class WorkersSetup:
-    """The means of a gateway's workers, from before the gateway is made.
-
-    Args:
-        number: how many workers there are.
-        supervision: starts them.
-
-    Attributes:
-        rows: how many rows the shared counts have.
-        memory: a descriptor of their memory.
-        counts: the parent's row of them, for the gateway.
-    """
-
-    def __init__(self, number: int, supervision: Supervision) -> None:
-        self.supervision: Final = supervision
-        self.rows, self.memory = kept_memory(supervision, number + 1)
-        self.counts: Final = SharedCounts(self.memory, self.rows, 0)
-        self.counts.clear(0)  # an earlier parent's
-
-    def stop_on_orders(
-        self, hasten: Callable[[], None], reload: Callable[[], None]
-    ) -> asyncio.Event:
-        """Obey the supervisor from now on.
-
-        Args:
-            hasten: called for each SIGTERM and SIGINT after the first.
-            reload: called for each SIGHUP.
-
-        Returns:
-            An event that the first SIGTERM or SIGINT sets. The supervisor's end sets it too, and
-            hastens.
-        """
-        stop = asyncio.Event()
-
-        def gone() -> None:
-            stop.set()
-            hasten()
-
-        self.supervision.follow(partial(set_or_call, stop, hasten), reload, gone)
-        return stop
-
-    def data_directory(self, loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
-        """Own the data directory, which a temporary one is for all gateway processes in turn.
-
-        Args:
-            warnings: as for :func:`partway.gateway.admin.kept_data.data_directory`.
-
-        Raises:
-            DataDirectoryError: as that function.
-        """
-        supervisor = os.getppid()
-        for entry in self.supervision.take(_TEMPORARY).values():
-            return DataDirectory.opened(Path(os.fsdecode(entry.record)), supervisor, keep=False)
-        data = data_directory(loaded, warnings, supervisor)
-        if data is not None and not data.keeps:
-            self.supervision.keep(_TEMPORARY, os.fsencode(data.path))
-        return data
-
-    def say_listening(self, url: str, authority: str) -> None:
-        """Print a ready line, or log one if an earlier gateway process has printed it."""
-        if self.supervision.is_first:
-            say_listening(url, authority)
-        else:
-            log.info(LogLine("the gateway takes changes again", url=url))
-
-    async def start(self, gateway: Gateway, stop: asyncio.Event) -> Listening | None:
-        """Start a gateway behind the workers.
-
-        Args:
-            stop: ends the start.
-
-        Returns:
-            The addresses; None if the start was ended, or if the workers cannot be started, which
-            is said on standard error.
-
-        Raises:
-            Exception: as :meth:`.WorkersFront.open`, and as :meth:`.Gateway.start_behind`.
-        """
-        front = WorkersFront(gateway, self)
-
-        async def started() -> Listening:
-            await gateway.start_behind(front)
-            return front.listening
-
-        try:
-            listening = await before(stop, started())
-        except WorkersError as error:
-            say_failure("partway serve", str(error))
-            return None
-        if listening is not None:
-            self.supervision.is_up()
-            front.release_absent()
-        return listening
 
 
 class WorkersFront:
     """Starts the workers, tells them where instances are, and answers the requests they forward."""
 
-    def __init__(self, gateway: Gateway, workers: WorkersSetup) -> None:
+    def __init__(self, gateway: Gateway, supervision: Supervision, rows: SharedRows) -> None:
         self._gateway = gateway
-        self._supervision = workers.supervision
-        self._workers = workers
-        self._counts = workers.counts
-        self._requests = ForwardedRequests(gateway.dispatcher, self._link_came, workers.supervision)
+        self._supervision = supervision
+        self._rows = rows
+        self._requests = ForwardedRequests(gateway.dispatcher, self._link_came, supervision)
         self._listening: Listening | None = None
         self._slots: list[Slot] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -202,25 +99,31 @@ class WorkersFront:
         gateway.status.page_of_all = self._pages.page
         silent_hosts.on_suspected = self._tell_suspected
         self._slots += await self._made_slots(self._requests.open())
-        self._starting = {*self._slots}
+        self._starting = {each for each in self._slots if not each.is_last}
         await self._requests.start()
-        self._tasks = [asyncio.create_task(each.run(), name="worker") for each in self._slots]
-        await self._all_up()
-        for task in self._tasks:
+        running = [(each, asyncio.create_task(each.run(), name="worker")) for each in self._slots]
+        self._tasks = [task for _, task in running]
+        await self._all_up([task for each, task in running if not each.is_last])
+        for each, task in running:
             task.add_done_callback(self._lost)
+            if each.is_last:
+                each.retire()
 
-    async def _all_up(self) -> None:
-        """Return once all workers accept connections.
+    async def _all_up(self, tasks: Collection[asyncio.Task[None]]) -> None:
+        """Return once all workers of this code accept connections.
+
+        Args:
+            tasks: those of their slots.
 
         Raises:
             WorkersError: a worker cannot be started.
         """
         up = asyncio.create_task(self._are_up.wait())
         try:
-            await asyncio.wait((up, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((up, *tasks), return_when=asyncio.FIRST_COMPLETED)
         finally:
             up.cancel()
-        for task in self._tasks:
+        for task in tasks:
             if task.done():
                 task.result()
 
@@ -232,6 +135,36 @@ class WorkersFront:
     def release_absent(self) -> None:
         """Take endpoints that have ended out of the workers' tables, once the others are found."""
         self._tables.release_absent()
+
+    @property
+    def upgrade_refusal(self) -> str:
+        """Why no upgrade may begin now; empty if one may."""
+        old = [str(each.pid) for each in self._slots if each.is_last]
+        if self._is_ending:
+            return "the gateway is stopping"
+        if old:
+            return (
+                "workers of the last upgrade still serve their clients, processes "
+                f"{' '.join(old)}; try again when they have ended"
+            )
+        return ""
+
+    async def hand_over(self) -> None:
+        """End this process for one of new code: as suddenly as by SIGKILL, but with no answer lost.
+
+        Requests that come from now on wait for the next process.
+        """
+        self._send(HoldRequests())
+        self._requests.close()
+        gateway = self._gateway
+        with suppress(TimeoutError):
+            async with time_limit(gateway.clock, LEAVE_TIMEOUT):
+                await self._requests.answered()
+                while any(each.link and each.link.unsent_bytes for each in self._slots):
+                    await pause(gateway.clock, REDIAL_PAUSE)
+        await gateway.store.aclose()
+        self._supervision.hands_over()
+        os._exit(0)
 
     def announce_end(self) -> None:
         """Have the workers end as the gateway does."""
@@ -266,28 +199,51 @@ class WorkersFront:
     # --- Slots -----------------------------------------------------------------------------------
 
     async def _made_slots(self, path: str) -> list[Slot]:
-        settings = self._gateway.settings
-        sockets = await sockets_for(settings, self._supervision)
+        """Make the slots, and one for each worker of earlier code, which ends in time."""
+        gateway = self._gateway
+        running = running_workers(self._supervision)
+        generation = self._supervision.generation
+        ours = {each.slot: row for row, each in running.items() if each.generation == generation}
+        free = [row for row in range(1, self._rows.number) if row not in running]
+        for row in free:
+            self._rows.own.clear(row)
+        number = min(gateway.settings.workers, len(ours) + len(free))
+        if number < gateway.settings.workers:
+            line = "there are fewer workers than the settings say until the gateway is restarted"
+            log.warning(LogLine(line, workers=number))
+        sockets = await sockets_for(gateway.settings, self._supervision, number)
         first = sockets[0].ports
         tls_port = address_of(first.tls)[1] if first.tls else None
         self._listening = Listening(*address_of(first.plain), tls_port)
-        running = running_workers(self._supervision)
         slots = []
-        for row, each in enumerate(sockets, start=1):
-            ports = each.ports
-            order = WorkerOrder(
-                *(settings.of_worker(), row, self._workers.rows, path),
-                *(len(ports.plain), len(ports.tls)),
-            )
-            if row not in running:
-                self._counts.clear(row)
-            slots.append(
-                Slot(
-                    *(order, each, self._workers.memory, self._supervision, self),
-                    *(self._gateway.clock, running.get(row)),
-                )
-            )
+        for slot, each in enumerate(sockets, start=1):
+            row = ours[slot] if slot in ours else free.pop(0)
+            slots.append(self._slot(row, slot, each, path, running.pop(row, None)))
+        none = SlotSockets(self._supervision, PortSockets(()))
+        for row, old in running.items():
+            slots.append(self._slot(row, old.slot, none, path, old, is_last=True))
         return slots
+
+    def _slot(
+        self,
+        row: int,
+        number: int,
+        sockets: SlotSockets,
+        path: str,
+        running: RunningWorker | None,
+        *,
+        is_last: bool = False,
+    ) -> Slot:
+        ports = sockets.ports
+        order = WorkerOrder(
+            *(self._gateway.settings.of_worker(), row, self._rows.number, path),
+            *(len(ports.plain), len(ports.tls), number, self._supervision.generation),
+        )
+        return Slot(
+            *(order, sockets, self._rows.memory, self._supervision, self),
+            *(self._gateway.clock, running),
+            is_last=is_last,
+        )
 
     def _link_came(
         self, hello: WorkerHello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -317,11 +273,13 @@ class WorkersFront:
             self._are_up.set()
 
     def ended(self, slot: Slot, unapplied: Collection[str]) -> None:
-        self._counts.clear(slot.order.row)
+        self._rows.own.clear(slot.order.row)
         self._pages.ended(slot.order.row)
         self._tables.ended(slot, unapplied)
         for load in [*self._gateway.router.loads.values()]:
             load.check_idle()
+        if slot.is_last:
+            self._slots.remove(slot)
         if self._is_ending and not slot.has_drained:
             log.error(LogLine("a worker has ended without its drain", worker=slot.order.row))
             self._gateway.end_has_failed = True

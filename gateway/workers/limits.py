@@ -30,6 +30,21 @@ RELINK_TIMEOUT: Final = 5.0
 REDIAL_PAUSE: Final = 0.1
 DIAL_TIMEOUT: Final = 2.0
 
+#: Seconds for the next parent to come after one that hands over; requests wait for it.
+HANDOVER_TIMEOUT: Final = 20.0
+
+#: Messages to the parent that wait as long.
+MAX_HELD_MESSAGES: Final = 1024
+
+#: Seconds for the parent's requests under way to end before it hands over.
+LEAVE_TIMEOUT: Final = 5.0
+
+#: Seconds for a new version to check its settings.
+UPGRADE_CHECK_TIMEOUT: Final = 60.0
+
+#: Seconds between two looks whether a retired worker's clients have gone.
+RETIRED_LOOK: Final = 0.25
+
 #: Seconds for an endpoint that workers know to come into the fleet of a new parent.
 FOUND_TIMEOUT: Final = 10.0
 

@@ -73,6 +73,14 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
     """End as at SIGTERM."""
 
 
+class Retire(msgspec.Struct, frozen=True, tag="retire"):
+    """Accept no further connection, and end as after :class:`Drain` once the last one is over."""
+
+
+class HoldRequests(msgspec.Struct, frozen=True, tag="hold"):
+    """The parent hands over to the next one, which answers what this one has not."""
+
+
 class Hasten(msgspec.Struct, frozen=True, tag="hasten"):
     """Cut the drain short."""
 
@@ -108,6 +116,8 @@ ToWorker: TypeAlias = (
     | CutInstance
     | KeepOnly
     | Drain
+    | Retire
+    | HoldRequests
     | Hasten
     | WorkerCheck
     | GiveMetrics

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.clock import Clock, Timer
 from partway.gateway.timing.deadlines import pause
-from partway.gateway.workers.limits import DIAL_TIMEOUT, REDIAL_PAUSE
+from partway.gateway.workers.limits import (
+    DIAL_TIMEOUT,
+    HANDOVER_TIMEOUT,
+    MAX_HELD_MESSAGES,
+    REDIAL_PAUSE,
+)
 from partway.gateway.workers.link import LinkBroken, MessageTooLong, WorkerLink
-from partway.gateway.workers.messages import TO_WORKER, ToParent, ToWorker, Welcome, WorkerHello
+from partway.gateway.workers.messages import (
+    TO_WORKER,
+    HoldRequests,
+    ToParent,
+    ToWorker,
+    Welcome,
+    WorkerHello,
+)
 from partway.log_lines import LogLine
 from partway.protocol.errors import ServiceUnavailable
 
@@ -39,6 +52,9 @@ class ParentLink:
         self._row = row
         self._clock = clock
         self._is_up = True
+        #: Until when requests wait for the next parent; None if they do not.
+        self._hold: Timer | None = None
+        self._held: deque[ToParent] = deque(maxlen=MAX_HELD_MESSAGES)
 
     def check_up(self) -> None:
         """Return if a parent answers.
@@ -53,11 +69,14 @@ class ParentLink:
             )
 
     def send(self, message: ToParent) -> None:
-        """Send a message; it is dropped if there is no parent.
+        """Send a message; it is dropped if there is no parent, unless the next one is awaited.
 
         Raises:
             MessageTooLong: the message is too long.
         """
+        if self._hold is not None:
+            self._held.append(message)
+            return
         try:
             self._link.send(message)
         except MessageTooLong:
@@ -73,12 +92,35 @@ class ParentLink:
         """
         try:
             async for message in self._link.messages():
-                if isinstance(message, Welcome):
-                    self._is_up = True
-                yield message
+                match message:
+                    case Welcome():
+                        self._end_hold()
+                        self._is_up = True
+                        yield message
+                        self._send_held()
+                    case HoldRequests():
+                        self._end_hold()
+                        self._hold = self._clock.call_later(HANDOVER_TIMEOUT, self._give_up)
+                    case _:
+                        yield message
         finally:
-            self._is_up = False
+            self._is_up = self._hold is not None
             self._link.abort()
+
+    def _end_hold(self) -> None:
+        if self._hold is not None:
+            self._hold.cancel()
+            self._hold = None
+
+    def _give_up(self) -> None:
+        """Refuse requests again: no parent has come."""
+        self._hold = None
+        self._is_up = False
+        self._held.clear()
+
+    def _send_held(self) -> None:
+        while self._held:
+            self.send(self._held.popleft())
 
     async def redial(self) -> None:
         """Return once the parent's socket has taken a hello; a parent answers it with a welcome."""
@@ -92,4 +134,5 @@ class ParentLink:
             await pause(self._clock, REDIAL_PAUSE)
 
     def close(self) -> None:
+        self._end_hold()
         self._link.abort()

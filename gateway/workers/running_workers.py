@@ -17,6 +17,8 @@ class _Record(msgspec.Struct, frozen=True):
     """The record of a running worker, whose kept entry has a descriptor of the process."""
 
     row: int
+    slot: int
+    generation: int
 
 
 class RunningWorker(NamedTuple):
@@ -24,15 +26,19 @@ class RunningWorker(NamedTuple):
 
     Attributes:
         handle: a descriptor of the process.
+        slot: the number of its slot.
+        generation: of its code: each upgrade begins another one.
     """
 
     pid: int
     handle: int
+    slot: int
+    generation: int
 
 
 def keep_worker(kept: KeptState, row: int, worker: RunningWorker) -> None:
     """Keep a worker for the next parent, as long as it runs."""
-    record = msgspec.msgpack.encode(_Record(row))
+    record = msgspec.msgpack.encode(_Record(row, worker.slot, worker.generation))
     kept.keep(f"{_PREFIX}{row}", record, [worker.handle], worker.pid)
 
 
@@ -47,7 +53,9 @@ def running_workers(kept: KeptState) -> dict[int, RunningWorker]:
     for name, entry in kept.take(_PREFIX).items():
         if entry.status is None:
             record = msgspec.msgpack.decode(entry.record, type=_Record)
-            found[record.row] = RunningWorker(entry.pid, entry.descriptors[0])
+            found[record.row] = RunningWorker(
+                *(entry.pid, entry.descriptors[0]), *(record.slot, record.generation)
+            )
         else:
             kept.forget(name)
             os.close(entry.descriptors[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from partway.gateway.kept_state import KeptState
 
@@ -116,17 +116,35 @@ def shared_memory(rows: int) -> int:
     return descriptor
 
 
-def kept_memory(kept: KeptState, rows: int) -> tuple[int, int]:
-    """Return how many rows the gateway's shared memory has, and its descriptor.
+class SharedRows(NamedTuple):
+    """The shared counts, as the parent has them.
+
+    Attributes:
+        number: how many rows there are.
+        memory: a descriptor of their memory.
+        own: the parent's row.
+    """
+
+    number: int
+    memory: int
+    own: SharedCounts
+
+
+def kept_rows(kept: KeptState, number: int) -> SharedRows:
+    """Return the shared counts of the gateway, with an empty row of the parent.
 
     Args:
-        rows: for a new one, if no earlier parent has made it.
+        number: of rows, if no earlier parent has made them.
     """
+    memory = -1
     for entry in kept.take(_NAME).values():
-        return int(entry.record), entry.descriptors[0]
-    memory = shared_memory(rows)
-    kept.keep(_NAME, str(rows).encode(), [memory])
-    return rows, memory
+        number, memory = int(entry.record), entry.descriptors[0]
+    if memory < 0:
+        memory = shared_memory(number)
+        kept.keep(_NAME, str(number).encode(), [memory])
+    own = SharedCounts(memory, number, 0)
+    own.clear(0)
+    return SharedRows(number, memory, own)
 
 
 def _cells_of(digest: int) -> range | list[int]:

@@ -31,6 +31,7 @@ from partway.gateway.workers.messages import (
     TO_PARENT,
     Drain,
     Drained,
+    Retire,
     Table,
     ToParent,
     ToWorker,
@@ -81,11 +82,13 @@ class Slot:
 
     Args:
         running: a worker that has outlived its parent, and will dial this one.
+        is_last: whether no worker follows it.
 
     Attributes:
         link: the link with the running worker; None between two.
         pid: its process.
         tables: the endpoints as the worker knows them once it has applied all messages.
+        is_last: whether no worker follows the one that runs.
         has_drained: whether a worker has drained here, which is then the last one.
     """
 
@@ -98,11 +101,14 @@ class Slot:
         parent: Parent,
         clock: Clock,
         running: RunningWorker | None = None,
+        *,
+        is_last: bool = False,
     ) -> None:
         self.order: Final = order
         self.link: WorkerLink[ToParent] | None = None
         self.pid = 0 if running is None else running.pid
         self.tables: dict[str, Known] = {}
+        self.is_last = is_last
         self.has_drained = False
         self._sockets = sockets
         self._counts = counts
@@ -113,8 +119,10 @@ class Slot:
         self._handle: int | None = None
         #: Set when the worker has dialled, or has ended.
         self._has_come = asyncio.Event()
-        #: Set once no further worker is to start.
+        #: Set once the running worker is to end, and no further one to start.
         self._last = asyncio.Event()
+        #: Tells a worker that it is to end.
+        self._farewell: ToWorker = Drain()
         self._has_listened = False
         #: Why the running worker ends, as far as it is known.
         self._reason = ""
@@ -137,7 +145,7 @@ class Slot:
             while not self._last.is_set():
                 began = self._clock.time()
                 await self._run_one()
-                if self._last.is_set():
+                if self._last.is_set() or self.is_last:
                     return
                 if not self._has_listened:
                     raise WorkersError(
@@ -155,7 +163,14 @@ class Slot:
     def drain(self) -> None:
         """Have the worker drain, and start no other one."""
         self._last.set()
-        self.send(Drain())
+        self._farewell = Drain()
+        self.send(self._farewell)
+
+    def retire(self) -> None:
+        """Have the worker end once its clients have gone, and start no other one."""
+        self._last.set()
+        self._farewell = Retire()
+        self.send(self._farewell)
 
     def stop(self) -> None:
         """Kill the worker, and start no other one."""
@@ -203,7 +218,9 @@ class Slot:
         except BaseException:
             ours.close()
             raise
-        keep_worker(self._supervision, self.order.row, RunningWorker(self.pid, self._handle))
+        order = self.order
+        worker = RunningWorker(self.pid, self._handle, order.slot, order.generation)
+        keep_worker(self._supervision, order.row, worker)
 
     async def _await_link(self, running: RunningWorker) -> None:
         """Wait for the link of a worker that has outlived its parent.
@@ -240,7 +257,7 @@ class Slot:
             self._set_timer(START_TIMEOUT, self._late, "it does not listen in time")
             self._parent.started(self)
         if self._last.is_set():
-            self.send(Drain())
+            self.send(self._farewell)
         async for message in self.link.messages():
             self._take(message)
             if isinstance(message, WorkerRefuses | Drained):

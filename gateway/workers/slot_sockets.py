@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from partway.gateway.kept_state import KeptEntry, KeptState
-from partway.gateway.network.listening import close_all, sockets_of_slots
+from partway.gateway.network.listening import close_all, listening_sockets, sockets_of_slots
 from partway.gateway.settings.settings import Settings
-from partway.gateway.workers.worker_ports import PortSockets
+from partway.gateway.workers.worker_ports import PortSockets, address_of
 
 _PREFIX = "sockets/"
 
@@ -49,15 +49,29 @@ class SlotSockets:
         self.names.clear()
 
 
-async def sockets_for(settings: Settings, kept: KeptState) -> list[SlotSockets]:
-    """Return the sockets of an earlier gateway process, or listen.
+async def sockets_for(settings: Settings, kept: KeptState, slots: int) -> list[SlotSockets]:
+    """Return the sockets of an earlier gateway process, or listen; fitted to so many slots.
+
+    If there are fewer slots than before, some have the sockets of several. So no socket is closed
+    that may have connections in its queue.
 
     Raises:
         OSError: an address cannot be listened on; the error's ``filename`` is host and port.
     """
     addresses = (settings.host, settings.port, settings.tls_port)
     found = _taken(kept, addresses)
-    return found or await _opened(settings, kept, addresses)
+    if not found:
+        return await _opened(settings, kept, addresses, slots)
+    for number, each in enumerate(found[slots:]):
+        into = found[number % slots]
+        into.ports = PortSockets(
+            [*into.ports.plain, *each.ports.plain], [*into.ports.tls, *each.ports.tls]
+        )
+        into.names += each.names
+    del found[slots:]
+    for number in range(len(found), slots):
+        found.append(await _further(found[0], kept, addresses, number + 1))
+    return found
 
 
 def _taken(kept: KeptState, addresses: tuple[str, int, int | None]) -> list[SlotSockets]:
@@ -76,23 +90,42 @@ def _taken(kept: KeptState, addresses: tuple[str, int, int | None]) -> list[Slot
 
 
 async def _opened(
-    settings: Settings, kept: KeptState, addresses: tuple[str, int, int | None]
+    settings: Settings, kept: KeptState, addresses: tuple[str, int, int | None], number: int
 ) -> list[SlotSockets]:
     with ExitStack() as opened:
-        plain = await _listening(settings.host, settings.port, settings.workers)
+        plain = await _listening(settings.host, settings.port, number)
         for each in plain:
             opened.callback(close_all, each)
         tls: list[list[socket.socket]] = [[] for _ in plain]
         if settings.tls_port is not None:
-            tls = await _listening(settings.host, settings.tls_port, settings.workers)
+            tls = await _listening(settings.host, settings.tls_port, number)
         opened.pop_all()
-    slots = []
-    for number, (ours, encrypted) in enumerate(zip(plain, tls, strict=True), start=1):
-        name = f"{_PREFIX}{number:03}"
-        record = msgspec.msgpack.encode(_Record(addresses, len(ours)))
-        kept.keep(name, record, [each.fileno() for each in (*ours, *encrypted)])
-        slots.append(SlotSockets(kept, PortSockets(ours, encrypted), [name]))
-    return slots
+    pairs = zip(plain, tls, strict=True)
+    return [_kept(kept, addresses, at, PortSockets(*each)) for at, each in enumerate(pairs, 1)]
+
+
+async def _further(
+    first: SlotSockets, kept: KeptState, addresses: tuple[str, int, int | None], number: int
+) -> SlotSockets:
+    """Listen for one more slot, at the ports of the others.
+
+    Raises:
+        OSError: an address cannot be listened on.
+    """
+    plain = await listening_sockets(addresses[0], address_of(first.ports.plain)[1], shared=True)
+    tls: list[socket.socket] = []
+    if first.ports.tls:
+        tls = await listening_sockets(addresses[0], address_of(first.ports.tls)[1], shared=True)
+    return _kept(kept, addresses, number, PortSockets(plain, tls))
+
+
+def _kept(
+    kept: KeptState, addresses: tuple[str, int, int | None], number: int, ports: PortSockets
+) -> SlotSockets:
+    name = f"{_PREFIX}{number:03}"
+    record = msgspec.msgpack.encode(_Record(addresses, len(ports.plain)))
+    kept.keep(name, record, [each.fileno() for each in (*ports.plain, *ports.tls)])
+    return SlotSockets(kept, ports, [name])
 
 
 async def _listening(host: str, port: int, number: int) -> list[list[socket.socket]]:

@@ -20,6 +20,7 @@ from partway.gateway.workers.supervisor_packets import (
     EntryEnded,
     ForgetEntry,
     ForkWorker,
+    HandsOver,
     IsUp,
     KeepEntry,
     Signalled,
@@ -45,6 +46,7 @@ class Supervision:
 
     Attributes:
         is_first: whether no gateway process before it has taken requests.
+        generation: how many upgrades there have been.
 
     Args:
         control: takes packets for the supervisor.
@@ -59,10 +61,12 @@ class Supervision:
         kept: Mapping[str, KeptEntry],
         *,
         is_first: bool,
+        generation: int = 0,
     ) -> None:
         control.settimeout(FORK_TIMEOUT)  # the loop waits for its answers
         news.setblocking(False)
         self.is_first = is_first
+        self.generation = generation
         self._control = control
         self._news = news
         self._kept = dict(kept)
@@ -143,10 +147,15 @@ class Supervision:
         """Say that the gateway takes requests."""
         self._say(IsUp())
 
+    def hands_over(self) -> None:
+        """Say that this process ends now, for one of new code."""
+        self._say(HandsOver())
+
     def follow(
         self,
         on_stop: Callable[[], object],
         on_reload: Callable[[], object],
+        on_upgrade: Callable[[], object],
         on_gone: Callable[[], object],
     ) -> None:
         """Act on the supervisor's news from now on.
@@ -154,6 +163,7 @@ class Supervision:
         Args:
             on_stop: called for each SIGTERM and SIGINT.
             on_reload: called for each SIGHUP.
+            on_upgrade: called for each SIGUSR2.
             on_gone: called when the supervisor has ended.
         """
         loop = asyncio.get_running_loop()
@@ -172,6 +182,8 @@ class Supervision:
                                 entry.ended(status)
                         case Signalled(signal.SIGHUP):
                             on_reload()
+                        case Signalled(signal.SIGUSR2):
+                            on_upgrade()
                         case Signalled():
                             on_stop()
 

@@ -33,6 +33,7 @@ from partway.gateway.workers.supervisor_packets import (
     ForgetEntry,
     Forked,
     ForkWorker,
+    HandsOver,
     IsUp,
     KeepEntry,
     News,
@@ -41,12 +42,14 @@ from partway.gateway.workers.supervisor_packets import (
     received_packet,
     send_packet,
 )
+from partway.gateway.workers.supervisor_upgrade import execute, resumed_state
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.workers")
 
 #: The signals that are for the gateway process; a terminal sends SIGINT to all processes itself.
-_FOR_PARENT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FOR_PARENT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _HANDLED: Final = {*_FOR_PARENT, signal.SIGCHLD}
 
 _PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
@@ -87,20 +90,28 @@ class GatewaySupervisor:
     1. A gateway process that ends unasked is followed by another one: after 0.1 s, and after up to
        10 s if each ends soon.
     2. The end of the first one before it takes requests is the end of the whole.
-    3. SIGTERM, SIGINT and SIGHUP are passed on as news. If no process runs, SIGTERM and SIGINT wait
-       for the next one, which reads the settings anyway.
+    3. SIGTERM, SIGINT, SIGHUP and SIGUSR2 are passed on as news. If no process runs, SIGTERM and
+       SIGINT wait for the next one, which reads the settings anyway.
     4. It reaps its children, which those of a dead gateway process are too, and notes the exit
        status of those that have an entry.
+    5. When a gateway process hands over, it executes its command line, which may be new code, and
+       goes on as the same process with the same entries.
     """
 
     def __init__(self, run_parent: RunParent, run_worker: RunWorker) -> None:
         self._run_parent = run_parent
         self._run_worker = run_worker
+        state = resumed_state()
+        self._generation = state.generation
         self._entries = KeptEntries()
+        for name, each in state.kept():
+            self._entries.keep(name, each.record, each.descriptors, each.pid)
+            self._entries.all[name].status = each.status
         self._parent: _Parent | None = None
         #: Signals for the next gateway process, which ends it.
         self._waiting: deque[News] = deque()
-        self._has_been_up = False
+        self._has_been_up = state.generation > 0
+        self._hands_over = False
         self._is_stopping = False
         self._status: int | None = None
         self._pause = RESTART_SHORTEST
@@ -110,6 +121,7 @@ class GatewaySupervisor:
     def run(self) -> int:
         """Return the exit status of the last gateway process; no thread may run yet."""
         self._prepare()
+        self._reap()
         try:
             while self._status is None:
                 if self._parent is None and time.monotonic() >= self._starts_at:
@@ -126,6 +138,7 @@ class GatewaySupervisor:
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         for number in _HANDLED:
             signal.signal(number, _noted)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         gc.collect()
         gc.freeze()  # a collection would write to pages that all share
 
@@ -169,12 +182,12 @@ class GatewaySupervisor:
     def _signalled(self, number: int) -> None:
         if number not in _FOR_PARENT:  # SIGCHLD
             return
-        if number != signal.SIGHUP:
+        if number in _ENDING:
             self._is_stopping = True
             self._starts_at = 0.0
         if self._parent is not None:
             self._parent.unsent.append(Signalled(number))
-        elif number != signal.SIGHUP:
+        elif number in _ENDING:
             self._waiting.append(Signalled(number))
 
     def _reap(self) -> None:
@@ -209,7 +222,9 @@ class GatewaySupervisor:
             self._signals.close()
             self._wakeup.close()
             means = Supervision(
-                their_control, their_news, self._entries.all, is_first=not self._has_been_up
+                *(their_control, their_news, self._entries.all),
+                is_first=not self._has_been_up,
+                generation=self._generation,
             )
             _run(lambda: self._run_parent(means), "the gateway process has failed")
         their_control.close()
@@ -229,6 +244,8 @@ class GatewaySupervisor:
             if not self._is_stopping:
                 self._status = self._status or 1
             return
+        if self._hands_over:
+            self._execute()
         now = time.monotonic()
         if parent.up_at is not None and now - parent.up_at > PROVEN_AFTER:
             self._pause = RESTART_SHORTEST
@@ -236,6 +253,19 @@ class GatewaySupervisor:
         log.error(LogLine(line, status=status, pause=self._pause))
         self._starts_at = 0.0 if self._waiting else now + self._pause
         self._pause = min(2 * self._pause, RESTART_LONGEST)
+
+    def _execute(self) -> None:
+        """Go on with new code; return only if there is none."""
+        self._hands_over = False
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # until the new code handles them
+        try:
+            execute(self._generation + 1, self._entries.all.items())
+        except OSError as error:
+            log.error(  # noqa: TRY400 (the trace says nothing)
+                LogLine("the new code cannot be executed", reason=str(error))
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
     def _take_packets(self, parent: _Parent) -> None:
         while parent.control is not None:
@@ -260,6 +290,8 @@ class GatewaySupervisor:
                         self._entries.keep(name, record, descriptors, pid)
                 case ForgetEntry(name):
                     self._entries.forget(name)
+                case HandsOver():
+                    self._hands_over = True
                 case IsUp():
                     self._has_been_up = True
                     parent.up_at = time.monotonic()
@@ -290,7 +322,7 @@ class GatewaySupervisor:
 
 
 def _ends(news: News) -> bool:
-    return isinstance(news, Signalled) and news.number != signal.SIGHUP
+    return isinstance(news, Signalled) and news.number in _ENDING
 
 
 def _send_news(parent: _Parent) -> None:

@@ -52,7 +52,11 @@ class IsUp(msgspec.Struct, frozen=True, tag="up"):
     """The gateway takes requests: at its end another gateway process starts."""
 
 
-ToSupervisor: TypeAlias = ForkWorker | KeepEntry | ForgetEntry | IsUp
+class HandsOver(msgspec.Struct, frozen=True, tag="hands-over"):
+    """The gateway process ends now, for one of new code."""
+
+
+ToSupervisor: TypeAlias = ForkWorker | KeepEntry | ForgetEntry | IsUp | HandsOver
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):

@@ -22,8 +22,9 @@ from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.quota import NamedCounts
 from partway.gateway.settings.settings import Settings
 from partway.gateway.status_routes import METRICS
-from partway.gateway.timing.deadlines import before
+from partway.gateway.timing.deadlines import before, pause
 from partway.gateway.workers.forwarding import ParentForwarding
+from partway.gateway.workers.limits import RETIRED_LOOK
 from partway.gateway.workers.link import MessageTooLong, WorkerLink
 from partway.gateway.workers.messages import (
     Applied,
@@ -37,6 +38,7 @@ from partway.gateway.workers.messages import (
     InstanceUnreachable,
     KeepOnly,
     Listen,
+    Retire,
     SetReadiness,
     SignatureAnswer,
     Table,
@@ -80,6 +82,7 @@ class GatewayWorker(Core):
         self._link = ParentLink(link, requests, row, self.clock)
         self._is_alone = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
+        self._retiring: asyncio.Task[None] | None = None
         proxies = TrustedProxies(settings.trusted_proxies)
         self._forwarding = ParentForwarding(requests, self._link.check_up, counts, proxies)
         self._signatures = SignaturesOfParent(self._link.send, self._link.check_up)
@@ -118,6 +121,8 @@ class GatewayWorker(Core):
                         self._link.send(WorkerListens())
                     case Drain():
                         self._drained()
+                    case Retire():
+                        self._retire(ports)
                     case _:
                         self._obey(message)
             if self._front is None or self._draining is not None or self._is_alone.is_set():
@@ -136,8 +141,22 @@ class GatewayWorker(Core):
     def _drained(self) -> asyncio.Task[None]:
         """Begin the drain unless it has begun; return its task."""
         if self._draining is None:
+            if self._retiring is not None:
+                self._retiring.cancel()
             self._draining = asyncio.create_task(self._end_orderly(), name="drain")
         return self._draining
+
+    def _retire(self, ports: WorkerPorts) -> None:
+        if self._retiring is None and self._draining is None:
+            self._retiring = asyncio.create_task(self._retired(ports), name="retirement")
+
+    async def _retired(self, ports: WorkerPorts) -> None:
+        """Drain once the last connection is over, or the longest stream's time."""
+        ports.retire()
+        ends_at = self.clock.time() + self.settings.policy.lifetime
+        while ports.open_connections and self.clock.time() < ends_at:
+            await pause(self.clock, RETIRED_LOOK)
+        self._drained()
 
     async def _end_orderly(self) -> None:
         has_failed = True

@@ -16,6 +16,8 @@ class WorkerOrder:
 
     Attributes:
         row: its row of the shared counts, from 1; row 0 is the parent's.
+        slot: the number of its slot.
+        generation: of its code: each upgrade begins another one.
         rows: how many rows there are.
         requests: the path of the parent's socket for forwarded requests and for later links.
         plain: how many of the descriptors are sockets of the port.
@@ -28,6 +30,8 @@ class WorkerOrder:
     requests: str
     plain: int
     tls: int
+    slot: int = 0
+    generation: int = 0
 
 
 class Descriptors:

@@ -41,6 +41,18 @@ class WorkerPorts(Ports):
         )
         self._sockets = sockets
 
+    @property
+    def open_connections(self) -> int:
+        """The connections that are open, besides those that have sent nothing yet."""
+        opening = len(self.listener.opening)
+        return self.http1.open_connections + self.http2.open_connections + opening
+
+    def retire(self) -> None:
+        """Accept nothing more, and let clients go: none is cut, and each request is answered."""
+        self.listener.stop(cut=False)
+        self.http1.ending = True
+        self.http2.announce_end()
+
     async def open(self) -> None:
         await self.listener.accept_on(self._sockets.plain)
         if self._sockets.tls:

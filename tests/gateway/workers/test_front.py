@@ -16,7 +16,7 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.network.silent_hosts import SilentHosts
 from partway.gateway.timing.clock import LoopClock
 from partway.gateway.workers import front
-from partway.gateway.workers.front import WorkersFront, WorkersSetup
+from partway.gateway.workers.front import WorkersFront
 from partway.gateway.workers.messages import (
     Applied,
     Drained,
@@ -26,8 +26,10 @@ from partway.gateway.workers.messages import (
     KeepOnly,
     Table,
 )
+from partway.gateway.workers.shared_counts import SharedRows
 from partway.gateway.workers.slot import instances_of
 from partway.gateway.workers.supervision import WorkersError
+from partway.gateway.workers.workers_setup import WorkersSetup
 from tests.gateway.workers.rows import shared_rows
 
 
@@ -43,6 +45,7 @@ class FakeSlot:
         self.order = SimpleNamespace(row=row)
         self.has_drained = False
         self.link = None
+        self.is_last = False
         self.sent = []
         self.tables = {}
         self.unapplied = {}
@@ -92,11 +95,11 @@ class Scene:
             prediction_of=lambda name: self.predictions.get(name, PredictionPolicy()),
             end_has_failed=False,
         )
-        setup = WorkersSetup.__new__(WorkersSetup)
         supervision = SimpleNamespace(is_first=True, is_up=lambda: None)
-        setup.supervision, setup.memory, setup.counts = supervision, -1, rows[0]
-        self.setup = setup
-        self.front = WorkersFront(self.gateway, setup)
+        self.setup = WorkersSetup.__new__(WorkersSetup)
+        self.setup.supervision = supervision
+        self.setup._rows = SharedRows(3, -1, rows[0])
+        self.front = WorkersFront(self.gateway, supervision, self.setup._rows)
         self.slots = self.front._slots
         self.slots += [FakeSlot(1), FakeSlot(2)]
 

@@ -226,7 +226,11 @@ class Scene:
         self.running: asyncio.Task[None]
 
     def begin(
-        self, worker: Callable[[socket.socket], None], running: RunningWorker | None = None
+        self,
+        worker: Callable[[socket.socket], None],
+        running: RunningWorker | None = None,
+        *,
+        is_last: bool = False,
     ) -> None:
         order = WorkerOrder(Settings(), 1, 2, worker.__name__, 1, 0)
         sockets = SlotSockets(self.supervision, PortSockets(self.sockets))
@@ -364,7 +368,7 @@ def outliving(supervised: Supervision) -> Outliving:
     ours, theirs = socket.socketpair()
     order = WorkerOrder(Settings(), 1, 2, good.__name__, 1, 0)
     with theirs:
-        running = RunningWorker(*supervised.fork(order, [theirs.fileno()]))
+        running = RunningWorker(*supervised.fork(order, [theirs.fileno()]), 1, 0)
     return Outliving(running, ours)
 
 

@@ -132,6 +132,7 @@ async def test_news_come_to_their_takers(anyio_backend):
     made.follow(
         lambda: said.put_nowait("stop"),
         lambda: said.put_nowait("reload"),
+        lambda: said.put_nowait("upgrade"),
         lambda: said.put_nowait("gone"),
     )
     (taken,) = made.take("program/").values()
@@ -139,6 +140,7 @@ async def test_news_come_to_their_takers(anyio_backend):
     taken.on_end = said.put_nowait
     for each in (
         Signalled(signal.SIGHUP),
+        Signalled(signal.SIGUSR2),
         EntryEnded("program/a", -9),
         EntryEnded("program/none", 0),
         Signalled(signal.SIGTERM),
@@ -146,7 +148,7 @@ async def test_news_come_to_their_takers(anyio_backend):
         send_packet(news, each)
     news.close()
     async with asyncio.timeout(PATIENCE):
-        assert [await said.get() for _ in range(4)] == ["reload", -9, "stop", "gone"]
+        assert [await said.get() for _ in range(5)] == ["reload", "upgrade", -9, "stop", "gone"]
     made.forget("program/a")
     os.fstat(pipe[0])  # the taker's
     for each in pipe:

@@ -12,10 +12,12 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -431,12 +433,80 @@ def test_wrong_settings_at_its_restart_are_waited_out(start, container, tmp_path
     with gateway.open() as stream:
         path.write_text("wrong = 1\n")
         gateway.parent.kill()
-        assert b"wrong" in next(line for line in gateway.process.stderr if b"wrong" in line)
+        told(gateway, b"wrong")
         assert echoes(stream)
         assert listed(gateway) == 503
         path.write_text(right)
         until(lambda: listed(gateway) == 200)
         assert echoes(stream)
+
+
+# --- Upgrades ------------------------------------------------------------------------------------
+
+
+def told(gateway: Gateway, line: bytes) -> bytes:
+    """Wait for a line of the log."""
+    assert gateway.process.stderr is not None
+    return next(each for each in gateway.process.stderr if line in each)
+
+
+@contextmanager
+def asking(*asks: Callable[[], bool]) -> Iterator[None]:
+    """Ask each again and again on a thread of its own; all must succeed."""
+    over = threading.Event()
+
+    def ask_on(ask: Callable[[], bool]) -> int:
+        asked = 0
+        while not over.is_set():
+            assert ask()
+            asked += 1
+        return asked
+
+    with ThreadPoolExecutor(len(asks)) as pool:
+        running = [pool.submit(ask_on, each) for each in asks]
+        try:
+            yield
+        finally:
+            over.set()
+        assert all(each.result(PATIENCE) for each in running)
+
+
+def test_an_upgrade_cuts_nothing_and_fails_nothing(start, container, tmp_path):
+    """A refused one changes nothing."""
+    path = tmp_path / "partway.toml"
+    right = f'[endpoints.echo]\nurl = "{container}"\n'
+    path.write_text(right)
+    gateway = start("--config", str(path))
+    with ExitStack() as stack:
+        streams = opened(gateway, stack, 8)
+        old, parent = {each.pid for each in gateway.workers}, gateway.parent.pid
+        path.write_text("wrong = 1\n")
+        gateway.process.send_signal(signal.SIGUSR2)
+        assert b"the upgrade is refused, and nothing has changed" in told(gateway, b"refused")
+        assert gateway.parent.pid == parent
+        path.write_text(right)
+        stack.enter_context(
+            asking(
+                lambda: gateway.ask("POST", INVOCATIONS, body=b"hi") == (200, b"hi"),
+                lambda: listed(gateway) == 200,
+            )
+        )
+        gateway.process.send_signal(signal.SIGUSR2)
+        told(gateway, b"this process hands over")
+        told(gateway, b"takes changes again")
+        assert all(map(echoes, streams))
+        assert gateway.parent.pid != parent
+        until(lambda: len({each.pid for each in gateway.workers} - old) == 2)
+        streams += opened(gateway, stack, 4)
+        gateway.process.send_signal(signal.SIGUSR2)
+        assert b"workers of the last upgrade still serve" in told(gateway, b"refused")
+        assert all(map(echoes, streams))
+        for each in streams[:8]:
+            each.close()
+        until(lambda: not {each.pid for each in gateway.workers} & old)
+        assert all(map(echoes, streams[8:]))
+    gateway.process.terminate()
+    assert gateway.ended()[0] == 0
 
 
 # --- Ends ----------------------------------------------------------------------------------------

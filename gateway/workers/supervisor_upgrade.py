@@ -1,0 +1,84 @@
+"""The upgrade of the supervisor: it executes its command line in place, as the same process.
+
+Children, descriptors and entries stay. The new code finds them by a variable of its environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from partway.gateway.kept_state import KeptEntry
+
+#: The descriptor of the state. The name begins otherwise than those of settings.
+_VARIABLE: Final = "_PARTWAY_KEPT"
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    name: str
+    record: bytes
+    descriptors: tuple[int, ...]
+    pid: int
+    status: int | None
+
+
+class SupervisorState(msgspec.Struct, frozen=True):
+    """The state that goes on in the new code.
+
+    Attributes:
+        generation: how many upgrades there have been.
+    """
+
+    generation: int
+    entries: tuple[_Entry, ...]
+
+    def kept(self) -> Iterable[tuple[str, KeptEntry]]:
+        for each in self.entries:
+            yield each.name, KeptEntry(each.record, each.descriptors, each.pid, each.status)
+
+
+def command_line() -> list[str]:
+    """Return the command by which this process was started."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def execute(generation: int, entries: Iterable[tuple[str, KeptEntry]]) -> None:
+    """Become the program of the command line, with the entries; return only after an error.
+
+    Raises:
+        OSError: the program cannot be executed.
+    """
+    kept = tuple(
+        _Entry(name, each.record, each.descriptors, each.pid, each.status) for name, each in entries
+    )
+    memory = os.memfd_create("partway-kept", 0)
+    descriptors = [number for each in kept for number in each.descriptors]
+    try:
+        os.pwrite(memory, msgspec.msgpack.encode(SupervisorState(generation, kept)), 0)
+        for each in descriptors:
+            os.set_inheritable(each, True)
+        environment = os.environ | {_VARIABLE: str(memory)}
+        os.execve(sys.executable, command_line(), environment)  # noqa: S606 (the same as before)
+    finally:
+        os.close(memory)
+        for each in descriptors:
+            os.set_inheritable(each, False)
+
+
+def resumed_state() -> SupervisorState:
+    """Take the state of before; it is empty for a process that begins."""
+    number = os.environ.pop(_VARIABLE, None)
+    if number is None:
+        return SupervisorState(0, ())
+    memory = int(number)
+    data = os.pread(memory, os.fstat(memory).st_size, 0)
+    os.close(memory)
+    state = msgspec.msgpack.decode(data, type=SupervisorState)
+    for each in state.entries:
+        for descriptor in each.descriptors:
+            os.set_inheritable(descriptor, False)
+    return state

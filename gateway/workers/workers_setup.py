@@ -1,0 +1,132 @@
+"""The means of a gateway's workers, and the orders of its supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.admin.kept_data import data_directory
+from partway.gateway.gateway import Gateway
+from partway.gateway.ports import Listening
+from partway.gateway.settings.settings import Settings
+from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.timing.deadlines import before, set_or_call
+from partway.gateway.workers.front import WorkersFront
+from partway.gateway.workers.shared_counts import SharedCounts, kept_rows
+from partway.gateway.workers.supervision import Supervision, WorkersError
+from partway.gateway.workers.upgrade import GatewayUpgrade
+from partway.log_lines import LogLine, say_failure, say_listening
+
+log = logging.getLogger("partway.workers")
+
+#: The name of the kept entry with the path of a temporary data directory.
+_TEMPORARY: Final = "temporary-data"
+
+
+class WorkersSetup:
+    """The means of a gateway's workers, from before the gateway is made.
+
+    Args:
+        number: how many workers there are.
+        supervision: starts them.
+
+    Attributes:
+        supervision: the supervisor, as this process sees it.
+        counts: the parent's row of the shared counts, for the gateway.
+    """
+
+    def __init__(self, number: int, supervision: Supervision) -> None:
+        self.supervision: Final = supervision
+        # While an upgrade retires workers, there are twice as many.
+        self._rows = kept_rows(supervision, 2 * number + 1)
+        self.counts: Final[SharedCounts] = self._rows.own
+        self._upgrading: GatewayUpgrade | None = None
+
+    def stop_on_orders(
+        self, hasten: Callable[[], None], reload: Callable[[], None]
+    ) -> asyncio.Event:
+        """Obey the supervisor from now on.
+
+        Args:
+            hasten: called for each SIGTERM and SIGINT after the first.
+            reload: called for each SIGHUP.
+
+        SIGUSR2 begins an upgrade.
+
+        Returns:
+            An event that the first SIGTERM or SIGINT sets. The supervisor's end sets it too, and
+            hastens.
+        """
+        stop = asyncio.Event()
+
+        def gone() -> None:
+            stop.set()
+            hasten()
+
+        def upgrade() -> None:
+            if self._upgrading is None:
+                log.warning("the gateway has not started yet: try the upgrade again")
+            else:
+                self._upgrading.begin()
+
+        self.supervision.follow(partial(set_or_call, stop, hasten), reload, upgrade, gone)
+        return stop
+
+    def data_directory(self, loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
+        """Own the data directory, which a temporary one is for all gateway processes in turn.
+
+        Args:
+            warnings: as for :func:`partway.gateway.admin.kept_data.data_directory`.
+
+        Raises:
+            DataDirectoryError: as that function.
+        """
+        supervisor = os.getppid()
+        for entry in self.supervision.take(_TEMPORARY).values():
+            return DataDirectory.opened(Path(os.fsdecode(entry.record)), supervisor, keep=False)
+        data = data_directory(loaded, warnings, supervisor)
+        if data is not None and not data.keeps:
+            self.supervision.keep(_TEMPORARY, os.fsencode(data.path))
+        return data
+
+    def say_listening(self, url: str, authority: str) -> None:
+        """Print a ready line, or log one if an earlier gateway process has printed it."""
+        if self.supervision.is_first:
+            say_listening(url, authority)
+        else:
+            log.info(LogLine("the gateway takes changes again", url=url))
+
+    async def start(self, gateway: Gateway, stop: asyncio.Event) -> Listening | None:
+        """Start a gateway behind the workers.
+
+        Args:
+            stop: ends the start.
+
+        Returns:
+            The addresses; None if the start was ended, or if the workers cannot be started, which
+            is said on standard error.
+
+        Raises:
+            Exception: as :meth:`.WorkersFront.open`, and as :meth:`.Gateway.start_behind`.
+        """
+        front = WorkersFront(gateway, self.supervision, self._rows)
+
+        async def started() -> Listening:
+            await gateway.start_behind(front)
+            return front.listening
+
+        try:
+            listening = await before(stop, started())
+        except WorkersError as error:
+            say_failure("partway serve", str(error))
+            return None
+        if listening is not None:
+            self.supervision.is_up()
+            front.release_absent()
+            self._upgrading = GatewayUpgrade(lambda: front.upgrade_refusal, front.hand_over)
+        return listening
