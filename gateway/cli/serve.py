@@ -87,6 +87,10 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.upgrade:
+        from partway.gateway.cli.serve_upgrade import upgrade
+
+        return upgrade(vars(options).get("data_dir"))
     known = {field.name for field in dataclasses.fields(Settings)}
     flags = {name: value for name, value in vars(options).items() if name in known}
     config = Path(options.config) if options.config else None
@@ -100,8 +104,7 @@ def run(options: argparse.Namespace) -> int:
         if options.check:
             from partway.gateway.cli.serve_check import check
 
-            for line in check(loaded):
-                print(line)
+            print("\n".join(check(loaded)))
             return 0
     except SettingsError as error:
         say_failure(_NAME, str(error))

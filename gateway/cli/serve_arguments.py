@@ -43,6 +43,9 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
         default=False,
         help="validate the settings and the files they name, print what would run, and exit",
     )
+    parser.add_argument(
+        "--upgrade", action="store_true", default=False, help="upgrade the gateway that runs"
+    )
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=whole_number, help="port, 0 for a free one (8090)")
     parser.add_argument(

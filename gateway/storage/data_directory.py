@@ -7,6 +7,7 @@ A data directory holds::
     engine          exists once an engine has run containers for the directory; the key
                     of the label that tells what a container is made of
     gateway.json    the addresses of the gateway, while one runs
+    upgrade.json    the outcome of upgrades of a gateway with workers
     admin.sock      the admin socket (``partway endpoints``, ``partway logs``)
     logs/           the output of instances
     models/         unpacked model data

@@ -24,13 +24,18 @@ class GatewayUpgrade:
     Args:
         refusal: says why no upgrade may begin now; empty if one may.
         hand_over: ends this process, which the supervisor replaces by the new code's.
+        on_refusal: called with the reason why an upgrade is refused.
     """
 
     def __init__(
-        self, refusal: Callable[[], str], hand_over: Callable[[], Awaitable[None]]
+        self,
+        refusal: Callable[[], str],
+        hand_over: Callable[[], Awaitable[None]],
+        on_refusal: Callable[[str], None],
     ) -> None:
         self._refusal = refusal
         self._hand_over = hand_over
+        self._on_refusal = on_refusal
         self._running: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -55,6 +60,7 @@ class GatewayUpgrade:
         if reason:
             line = "the upgrade is refused, and nothing has changed"
             log.error(LogLine(line, reason=reason[-_MOST_OF_REASON:]))
+            self._on_refusal(reason[-_MOST_OF_REASON:])
             return
         log.info("the new code accepts its settings; this process hands over to it")
         for each in (sys.stdout, sys.stderr):

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from partway import __version__
 from partway.gateway.admin.kept_data import data_directory
 from partway.gateway.gateway import Gateway
 from partway.gateway.ports import Listening
@@ -20,6 +21,7 @@ from partway.gateway.workers.front import WorkersFront
 from partway.gateway.workers.shared_counts import SharedCounts, kept_rows
 from partway.gateway.workers.supervision import Supervision, WorkersError
 from partway.gateway.workers.upgrade import GatewayUpgrade
+from partway.gateway.workers.upgrade_notes import UpgradeNote, note
 from partway.log_lines import LogLine, say_failure, say_listening
 
 log = logging.getLogger("partway.workers")
@@ -46,6 +48,8 @@ class WorkersSetup:
         self._rows = kept_rows(supervision, 2 * number + 1)
         self.counts: Final[SharedCounts] = self._rows.own
         self._upgrading: GatewayUpgrade | None = None
+        self._refusals = 0
+        self._data: DataDirectory | None = None
 
     def stop_on_orders(
         self, hasten: Callable[[], None], reload: Callable[[], None]
@@ -88,11 +92,29 @@ class WorkersSetup:
         """
         supervisor = os.getppid()
         for entry in self.supervision.take(_TEMPORARY).values():
-            return DataDirectory.opened(Path(os.fsdecode(entry.record)), supervisor, keep=False)
-        data = data_directory(loaded, warnings, supervisor)
+            path = Path(os.fsdecode(entry.record))
+            self._data = DataDirectory.opened(path, supervisor, keep=False)
+            return self._data
+        data = self._data = data_directory(loaded, warnings, supervisor)
         if data is not None and not data.keeps:
             self.supervision.keep(_TEMPORARY, os.fsencode(data.path))
         return data
+
+    def _refused(self, reason: str) -> None:
+        self._refusals += 1
+        self._note(reason)
+
+    def _note(self, reason: str = "") -> None:
+        """Note the state of upgrades for ``partway serve --upgrade``."""
+        if self._data is None:
+            return
+        now = UpgradeNote(
+            *(os.getppid(), __version__, self.supervision.generation, self._refusals, reason)
+        )
+        try:
+            note(self._data.path, now)
+        except OSError as error:  # an upgrade by SIGUSR2 works all the same
+            log.warning(LogLine("the upgrade's state cannot be noted", reason=error.strerror))
 
     def say_listening(self, url: str, authority: str) -> None:
         """Print a ready line, or log one if an earlier gateway process has printed it."""
@@ -128,5 +150,8 @@ class WorkersSetup:
         if listening is not None:
             self.supervision.is_up()
             front.release_absent()
-            self._upgrading = GatewayUpgrade(lambda: front.upgrade_refusal, front.hand_over)
+            self._upgrading = GatewayUpgrade(
+                lambda: front.upgrade_refusal, front.hand_over, self._refused
+            )
+            self._note()
         return listening

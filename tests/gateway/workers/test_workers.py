@@ -450,6 +450,19 @@ def told(gateway: Gateway, line: bytes) -> bytes:
     return next(each for each in gateway.process.stderr if line in each)
 
 
+def upgraded(data: Path) -> tuple[int, str]:
+    """Upgrade the gateway of a data directory; return the exit status, and what was said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "partway", "serve", "--upgrade", f"--data-dir={data}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
 @contextmanager
 def asking(*asks: Callable[[], bool]) -> Iterator[None]:
     """Ask each again and again on a thread of its own; all must succeed."""
@@ -481,9 +494,10 @@ def test_an_upgrade_cuts_nothing_and_fails_nothing(start, container, tmp_path):
         streams = opened(gateway, stack, 8)
         old, parent = {each.pid for each in gateway.workers}, gateway.parent.pid
         path.write_text("wrong = 1\n")
-        gateway.process.send_signal(signal.SIGUSR2)
-        assert b"the upgrade is refused, and nothing has changed" in told(gateway, b"refused")
-        assert gateway.parent.pid == parent
+        status, said = upgraded(tmp_path / "data")
+        assert (status, gateway.parent.pid) == (1, parent)
+        assert "the upgrade is refused, and nothing has changed: " in said
+        assert "wrong: this key is unknown" in said
         path.write_text(right)
         stack.enter_context(
             asking(
@@ -491,15 +505,13 @@ def test_an_upgrade_cuts_nothing_and_fails_nothing(start, container, tmp_path):
                 lambda: listed(gateway) == 200,
             )
         )
-        gateway.process.send_signal(signal.SIGUSR2)
-        told(gateway, b"this process hands over")
-        told(gateway, b"takes changes again")
+        assert upgraded(tmp_path / "data")[0] == 0
         assert all(map(echoes, streams))
         assert gateway.parent.pid != parent
         until(lambda: len({each.pid for each in gateway.workers} - old) == 2)
         streams += opened(gateway, stack, 4)
         gateway.process.send_signal(signal.SIGUSR2)
-        assert b"workers of the last upgrade still serve" in told(gateway, b"refused")
+        told(gateway, b"workers of the last upgrade still serve")
         assert all(map(echoes, streams))
         for each in streams[:8]:
             each.close()
