@@ -152,7 +152,9 @@ class LaunchedProvisions:
                     folder = self._data.models
                 else:
                     folder = self._temporary = _temporary_models(self._kept)
-                self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
+                self._model_data = ModelData(
+                    folder, quota=self._quota, clock=self._clock, kept=self._kept
+                )
             if not self._has_taken_over:
                 # If this is cancelled, the next caller does it: until then nothing is removed.
                 await self._keep_leftovers_data(self._model_data)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from partway.gateway.kept_state import NOTHING_KEPT, KeptState
 from partway.gateway.storage.archives.heads import ArchiveError
 from partway.gateway.storage.disk_refusals import FULL, is_disk_refusal
 from partway.gateway.storage.file_threads import Wanted, WritingThreads, on_thread
@@ -67,6 +69,9 @@ log = logging.getLogger("partway.model_data")
 #: Files whose permission is checked in one turn of the event loop: a few hundred µs with 128
 #: patterns.
 _ASKED_PER_TURN: Final = 32
+
+#: The name of the kept entry.
+_IDENTITIES: Final = "model-data"
 
 #: Returns the reason why a caller may not read a location; empty if the caller may. A location that
 #: ends in a slash stands for everything below it.
@@ -137,10 +142,17 @@ class ModelData:
         folder: the folder of unpacked data; only this gateway uses it. It is made when it is
             needed.
         quota: the limit of its data in bytes.
+        kept: tells the next gateway process which content is where, so that it need not read
+            archives again.
     """
 
     def __init__(
-        self, folder: Path, *, quota: int = MODEL_DATA_QUOTA, clock: Clock | None = None
+        self,
+        folder: Path,
+        *,
+        quota: int = MODEL_DATA_QUOTA,
+        clock: Clock | None = None,
+        kept: KeptState = NOTHING_KEPT,
     ) -> None:
         self._folder = DataFolder(folder, quota)
         self._clock = clock or LoopClock()
@@ -153,6 +165,10 @@ class ModelData:
         self._turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._by_path: dict[Path, _Unpacked] = {}
         self._by_identity: dict[str, _Unpacked] = {}
+        self._kept = kept
+        earlier = kept.take(_IDENTITIES).get(_IDENTITIES)
+        #: Names of folders by identity.
+        self._earlier: dict[str, str] = {} if earlier is None else json.loads(earlier.record)
         self._work = SharedWork(self._let_go)
         self._removals: set[asyncio.Task[object]] = set()
         #: The removals that wait for hanging threads.
@@ -199,6 +215,9 @@ class ModelData:
                 raise self._in_words(str(self._folder.path), error) from error
             self._taken_over = True
             self._by_path = {path: _Unpacked(path, share) for path, share in found.items()}
+            for identity, name in self._earlier.items():
+                if (data := self._by_path.get(self._folder.path / name)) is not None:
+                    self._has(data, identity)
             return {path: self._held(data) for path, data in self._by_path.items()}
 
     async def acquire(
@@ -278,6 +297,15 @@ class ModelData:
         data.holders -= 1
         if not data.holders and self._taken_over:
             _begin(self._remove(data), self._removals)
+
+    def _has(self, data: _Unpacked, identity: str) -> None:
+        data.identities.add(identity)
+        self._by_identity[identity] = data
+        self._keep_identities()
+
+    def _keep_identities(self) -> None:
+        names = {identity: data.path.name for identity, data in self._by_identity.items()}
+        self._kept.keep(_IDENTITIES, json.dumps(names).encode())
 
     async def _looked(self, source: str, pinned: PinnedPath | None) -> Found:
         if source.startswith(SCHEME):
@@ -386,8 +414,7 @@ class ModelData:
                         seconds=seconds,
                     )
                 )
-            data.identities.add(identity)
-            self._by_identity[identity] = data
+            self._has(data, identity)
             data.holders += 1
             return data
 
@@ -422,6 +449,7 @@ class ModelData:
             for identity in data.identities:
                 if self._by_identity.get(identity) is data:
                     del self._by_identity[identity]
+            self._keep_identities()
             if await self._discard(data.path, data.share):
                 log.info(LogLine("model data removed", path=str(data.path)))
 

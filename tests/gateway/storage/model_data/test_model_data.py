@@ -34,6 +34,7 @@ from tests.conftest import ROOT
 from tests.disks import small_disk
 from tests.gateway.fleet.model_archives import BAD, MODEL, packed, tree
 from tests.gateway.fleet.waiting import eventually
+from tests.gateway.kept_in_memory import KeptInMemory
 from tests.gateway.object_server import ObjectServer, serving_objects
 from tests.gateway.streams.fakes import FakeClock
 
@@ -644,6 +645,26 @@ async def test_what_containers_go_on_using_is_kept(folder, archive, tmp_path):
     await eventually(lambda: after.used == 0)
     assert whole(folder) == []
     await after.aclose()
+
+
+async def test_what_is_known_of_kept_data_need_not_be_read_again(folder, server):
+    """As an archive of many gigabytes in a bucket."""
+    kept = KeptInMemory()
+    first = ModelData(folder, kept=kept)
+    held = await first.acquire("s3://bucket/m/model.tar.gz")
+    await first.aclose()
+    following = kept.next_process()
+    server.asked.clear()
+    next_one = ModelData(folder, kept=following)
+    (again,) = (await next_one.take_over([held.path])).values()
+    other = await next_one.acquire("s3://bucket/m/model.tar.gz")
+    assert other.path == held.path
+    assert not [asked for asked in server.asked if asked == "GET /bucket/m/model.tar.gz"]
+    for each in (again, other):
+        each.release()
+    await eventually(lambda: next_one.used == 0)
+    assert following.record("model-data") == b"{}"
+    await next_one.aclose()
 
 
 async def test_a_folder_is_one_gateways(data, folder, archive):
