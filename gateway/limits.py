@@ -193,7 +193,7 @@ MAX_CONNECTIONS: Final = 8192
 #: connections are 4,096: an unknown proxy can carry 1,000 streams.
 SHARE_OF_ONE: Final = 2
 
-#: Requests that workers hand on to the gateway's first process at a time: each takes a descriptor
+#: Requests that workers hand on to the gateway process at a time: each takes a descriptor
 #: there. Kubernetes' API server bounds them too (``--max-requests-inflight``: 400).
 MAX_FORWARDED: Final = 1024
 

@@ -102,7 +102,7 @@ class ParentForwarding:
         except QuotaFull as full:
             whose = "one address" if full.owner else "all clients"
             raise ServiceUnavailable(
-                f"{full.most} requests of {whose} are under way that the gateway's first process "
+                f"{full.most} requests of {whose} are under way that the gateway process "
                 "answers, which is the most; try again when one has ended"
             ) from None
         try:

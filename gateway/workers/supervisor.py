@@ -7,7 +7,6 @@ process ends unasked, the next one gets all entries that it has kept.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import gc
 import logging
@@ -132,7 +131,7 @@ class GatewaySupervisor:
         return self._status
 
     def _prepare(self) -> None:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _become_subreaper()
         for each in (self._signals, self._wakeup):
             each.setblocking(False)
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
@@ -323,6 +322,17 @@ class GatewaySupervisor:
 
 def _ends(news: News) -> bool:
     return isinstance(news, Signalled) and news.number in _ENDING
+
+
+def _become_subreaper() -> None:
+    """Have the orphans of a dead gateway process become this process's children."""
+    try:
+        import ctypes  # hardened systems may refuse it
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (ImportError, MemoryError, OSError) as error:
+        line = "the exit statuses of programs that outlive a gateway process are not known"
+        log.warning(LogLine(line, reason=str(error)))
 
 
 def _send_news(parent: _Parent) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -42,8 +43,14 @@ class SupervisorState(msgspec.Struct, frozen=True):
 
 
 def command_line() -> list[str]:
-    """Return the command by which this process was started."""
-    return [sys.executable, *sys.orig_argv[1:]]
+    """Return the command by which this process was started.
+
+    A script is executed itself: its first line may name another interpreter by now.
+    """
+    words = sys.orig_argv[1:]
+    if words and Path(words[0]).is_file() and os.access(words[0], os.X_OK):
+        return words
+    return [sys.executable, *words]
 
 
 def execute(generation: int, entries: Iterable[tuple[str, KeptEntry]]) -> None:
@@ -62,7 +69,8 @@ def execute(generation: int, entries: Iterable[tuple[str, KeptEntry]]) -> None:
         for each in descriptors:
             os.set_inheritable(each, True)
         environment = os.environ | {_VARIABLE: str(memory)}
-        os.execve(sys.executable, command_line(), environment)  # noqa: S606 (the same as before)
+        command = command_line()
+        os.execve(command[0], command, environment)  # noqa: S606 (the same as before)
     finally:
         os.close(memory)
         for each in descriptors:

@@ -77,7 +77,7 @@ class GatewayUpgrade:
                 stderr=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            return f"{sys.executable}: {error.strerror}"
+            return f"{command_line()[0]}: {error.strerror}"
         try:
             async with asyncio.timeout(UPGRADE_CHECK_TIMEOUT):
                 _, errors = await check.communicate()
