@@ -125,13 +125,13 @@ class ParentLink:
     async def redial(self) -> None:
         """Return once the parent's socket has taken a hello; a parent answers it with a welcome."""
         while True:
+            await pause(self._clock, REDIAL_PAUSE)
             with suppress(OSError):  # a TimeoutError is one
                 async with asyncio.timeout(DIAL_TIMEOUT):
                     reader, writer = await asyncio.open_unix_connection(self._path)
                 self._link = WorkerLink(reader, writer, TO_WORKER)
                 self._link.send(WorkerHello(self._row))
                 return
-            await pause(self._clock, REDIAL_PAUSE)
 
     def close(self) -> None:
         self._end_hold()
