@@ -45,7 +45,7 @@ NEEDS_UNSHARE = command -v unshare >/dev/null || \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak kills browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python unshare-voice \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
@@ -175,6 +175,9 @@ bench-voice: voice-programs .venv-voice/installed  ## measure voices; SMOLLM2 is
 
 bench-chat: $(VENV)/installed-bench  ## compare chats with LiteLLM's proxy; LITELLM_PYTHON is an interpreter that has it
 	$(BIN)/python -m benchmarks.chat $(if $(LITELLM_PYTHON),--litellm $(abspath $(LITELLM_PYTHON))) $(BENCH_ARGS)
+
+kills: $(VENV)/installed-test  ## kill the gateway process and workers at random moments, while endpoints change: no other stream is lost
+	$(BIN)/python -m pytest -s --loops=one $(PYTEST_ARGS) tests/gateway/workers/killed_processes_check.py
 
 soak: $(VENV)/installed-bench  ## let 200 clients of a chat come and go for ten minutes: nothing may stay behind
 	$(BIN)/python -m benchmarks.soak $(BENCH_ARGS)

@@ -65,8 +65,8 @@ DRAIN_MARGIN: Final = 10.0
 RESTART_SHORTEST: Final = 0.1
 RESTART_LONGEST: Final = 10.0
 
-#: A worker that has served for this time counts as good: the next wait is the shortest.
-PROVEN_AFTER: Final = 60.0
+#: A process that has served for this time counts as good: the next wait is the shortest.
+PROVEN_AFTER: Final = 2.0
 
 #: Seconds for the parent to accept a forwarded request or to decide about a signature, and for a
 #: worker to take the last of an answer.

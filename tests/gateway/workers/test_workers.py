@@ -72,17 +72,16 @@ class Gateway:
     @property
     def parent(self) -> psutil.Process:
         """The gateway process."""
-        return next(each for each in self._forked() if _has_admin_socket(each))
+        return next(each for each in self.forked() if _has_admin_socket(each))
 
     @property
     def workers(self) -> list[psutil.Process]:
-        return [each for each in self._forked() if not _has_admin_socket(each)]
+        return [each for each in self.forked() if not _has_admin_socket(each)]
 
-    def _forked(self) -> list[psutil.Process]:
+    def forked(self) -> list[psutil.Process]:
+        """The processes of the gateway that live, without programs."""
         command = self.supervisor.cmdline()
-        children = self.supervisor.children()
-        alive = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
-        return [each for each in alive if each.cmdline() == command]
+        return [each for each in self.supervisor.children() if _command_of(each) == command]
 
     def open(self) -> ClientConnection:
         where = self.url.replace("http", "ws") + STREAM
@@ -104,6 +103,14 @@ class Gateway:
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+def _command_of(process: psutil.Process) -> list[str]:
+    """Return the command line; empty once the process has ended."""
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
 
 
 def _has_admin_socket(process: psutil.Process) -> bool:

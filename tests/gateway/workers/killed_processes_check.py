@@ -1,0 +1,163 @@
+"""Processes that are killed at random moments, while endpoints are created, changed and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from tests.gateway.workers.test_workers import (
+    Gateway,
+    connections_of,
+    container,  # noqa: F401 (a fixture)
+    echoes,
+    listed,
+    start,  # noqa: F401 (a fixture)
+    until,
+)
+
+ROUNDS = 20
+
+#: Seconds between two rounds, at most.
+LONGEST = 2.0
+
+#: Seconds until changes work again from a gateway process's start, and until a worker accepts.
+CHANGES_WITHIN = 5.0
+ACCEPTS_WITHIN = 2.0
+
+PROGRAM = json.dumps([sys.executable, "-m", "partway.container", "serve", "--port", "{port}"])
+
+
+def settings(url: str, number: int) -> str:
+    """Two endpoints that stay, and one that is changed, scaled and removed in turn."""
+    text = f'[endpoints.echo]\nurl = "{url}"\n[endpoints.launched]\ncommand = {PROGRAM}\n'
+    if number % 4 == 3:
+        return text
+    return (
+        f"{text}[endpoints.changing]\ncommand = {PROGRAM}\ninstances = {1 + number % 2}\n"
+        f'environment = {{ NUMBER = "{number // 2}" }}\n'
+    )
+
+
+@contextmanager
+def changing(gateway: Gateway, path: Path, url: str) -> Iterator[None]:
+    """Change the settings again and again."""
+    over = threading.Event()
+
+    def change() -> None:
+        number = 0
+        while not over.wait(random.uniform(0.2, 1.5)):
+            number += 1
+            path.write_text(settings(url, number))
+            gateway.process.send_signal(signal.SIGHUP)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(change)
+        try:
+            yield
+        finally:
+            over.set()
+        running.result()
+
+
+class Scene:
+    def __init__(self, gateway: Gateway, stack: ExitStack) -> None:
+        self.gateway = gateway
+        self._stack = stack
+        self.streams: list[ClientConnection] = []
+
+    def open(self, endpoint: str, number: int) -> None:
+        where = f"{self.gateway.url.replace('http', 'ws')}/endpoints/{endpoint}"
+        for _ in range(number):
+            stream = connect(
+                f"{where}/invocations-bidirectional-stream",
+                subprotocols=["payloadpart.v1.raw"],
+                compression=None,
+            )
+            self.streams.append(self._stack.enter_context(stream))
+
+
+@pytest.fixture
+def scene(start, container, tmp_path) -> Iterator[Scene]:  # noqa: F811 (fixtures)
+    path = tmp_path / "partway.toml"
+    path.write_text(settings(container, 0))
+    gateway = start("--config", str(path))
+    drain = threading.Thread(target=gateway.process.stderr.read, daemon=True)
+    drain.start()
+    with ExitStack() as stack:
+        scene = Scene(gateway, stack)
+        scene.open("echo", 8)
+        scene.open("launched", 8)
+        with changing(gateway, path, container):
+            yield scene
+
+
+def rounds(scene: Scene) -> Iterator[int]:
+    for number in range(ROUNDS):
+        time.sleep(random.uniform(0.0, LONGEST))
+        until(lambda: listed(scene.gateway) == 200)
+        yield number
+
+
+def processes(scene: Scene) -> set[int]:
+    return {each.pid for each in scene.gateway.forked()}
+
+
+def new_process(scene: Scene, before: set[int]) -> bool:
+    return bool(processes(scene) - before)
+
+
+def took(condition: Callable[[], object]) -> float:
+    began = time.monotonic()
+    until(condition)
+    return time.monotonic() - began
+
+
+def test_the_gateway_process_is_killed(scene):
+    longest = 0.0
+    for _ in rounds(scene):
+        before = processes(scene)
+        scene.gateway.parent.kill()
+        scene.open("echo", 1)
+        scene.open("launched", 1)
+        until(partial(new_process, scene, before))  # it waits longer after each early end
+        longest = max(longest, took(lambda: listed(scene.gateway) == 200))
+        assert all(map(echoes, scene.streams))
+    print(f"changes worked again within {longest:.1f} s")
+    assert longest <= CHANGES_WITHIN
+
+
+def test_a_worker_is_killed(scene):
+    longest = 0.0
+    for _ in rounds(scene):
+        counts = connections_of(scene.gateway)
+        victim = max(counts, key=counts.__getitem__)
+        before = len(scene.streams)
+        os.kill(victim, signal.SIGKILL)
+        alive = [each for each in scene.streams if echoes(each)]
+        assert len(alive) == before - counts[victim]
+        scene.streams[:] = alive
+        longest = max(longest, took(lambda: all(accept(scene))))
+        scene.open("echo", 8)
+        scene.open("launched", 8)
+    print(f"both workers accepted again within {longest:.1f} s")
+    assert longest <= ACCEPTS_WITHIN
+
+
+def accept(scene: Scene) -> list[int]:
+    """Open some connections; return how many each of two workers has."""
+    scene.open("echo", 4)
+    counts = list(connections_of(scene.gateway).values())
+    return counts if len(counts) == 2 else [0]
