@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -21,12 +22,12 @@ from websockets.sync.client import ClientConnection, connect
 from tests.gateway.workers.test_workers import (
     Gateway,
     connections_of,
-    container,  # noqa: F401 (a fixture)
     echoes,
     listed,
     start,  # noqa: F401 (a fixture)
     until,
 )
+from tests.processes import ready_url
 
 ROUNDS = 20
 
@@ -36,6 +37,8 @@ LONGEST = 2.0
 #: Seconds until changes work again from a gateway process's start, and until a worker accepts.
 CHANGES_WITHIN = 5.0
 ACCEPTS_WITHIN = 2.0
+
+CONTAINER = [sys.executable, "-m", "partway.container", "serve", "--port", "0"]
 
 PROGRAM = json.dumps([sys.executable, "-m", "partway.container", "serve", "--port", "{port}"])
 
@@ -87,6 +90,15 @@ class Scene:
                 compression=None,
             )
             self.streams.append(self._stack.enter_context(stream))
+
+
+@pytest.fixture
+def container() -> Iterator[str]:
+    """An echo container's URL; nobody reads its log, which must not fill a pipe."""
+    process = subprocess.Popen(CONTAINER, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with process:
+        yield ready_url(process)
+        process.kill()
 
 
 @pytest.fixture
