@@ -125,6 +125,11 @@ class KeptInstances:
         if now != record:
             self._keep(instance.id, now)
 
+    @property
+    def awaited(self) -> Collection[str]:
+        """The ids that living instances have, taken over or new."""
+        return self._records.keys()
+
     def unclaimed(self) -> Mapping[str, KeptInstance]:
         """Return the records of an earlier process, by id; from now on nothing takes them."""
         found, self._earlier = self._earlier, {}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoint import Containers, Image, Program, Source
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.instance_context import CapturedOutput
@@ -110,19 +111,28 @@ class LaunchedProvisions:
         elif but is None and self._kept is NOTHING_KEPT:
             self.release_leftovers_data()
 
-    async def unclaimed(self) -> list[UnclaimedContainer]:
-        """Adopt an earlier process's containers that no order has taken, for the caller to end."""
+    async def unclaimed(self, is_awaited: Callable[[str], bool]) -> list[UnclaimedContainer]:
+        """Adopt an earlier process's containers that no order has taken, for the caller to end.
+
+        Args:
+            is_awaited: whether an order for an instance's containers may still come.
+        """
         receivers: dict[str, CapturedOutput] = {}
 
         def output(container: str, endpoint: str) -> CapturedOutput:
             receivers[container] = self.output.open(container, endpoint)
             return receivers[container]
 
-        found: dict[str, tuple[str, RunningContainer]] = {**await self._programs.unclaimed(output)}
+        def awaited(container: str) -> bool:
+            return is_awaited(instance_of(container))
+
+        found: dict[str, tuple[str, RunningContainer]] = {
+            **await self._programs.unclaimed(output, awaited)
+        }
         if (engine := self._engine_that_was_used()) is not None:
             try:
                 async with time_limit(self._clock, LEFTOVERS_TIMEOUT):
-                    found.update(await engine.unclaimed(output))
+                    found.update(await engine.unclaimed(output, awaited))
             except (LaunchError, TimeoutError) as error:
                 reason = str(error) or "the engine does not answer"
                 log.warning(LogLine("leftover containers may still run", reason=reason))
@@ -131,6 +141,12 @@ class LaunchedProvisions:
             UnclaimedContainer(container, endpoint, running, receivers[container])
             for container, (endpoint, running) in found.items()
         ]
+
+    @property
+    def has_unclaimed(self) -> bool:
+        """Whether there are containers of an earlier process that no order has taken."""
+        engine = self._engine_that_was_used()
+        return self._programs.has_unclaimed or (engine is not None and engine.has_unclaimed)
 
     def release_leftovers_data(self) -> None:
         """Release model data that an earlier gateway's containers have used, if they are gone."""

@@ -97,10 +97,9 @@ class Provisions:
         if (kept := self.kept_instances) is not None and kept.has_predecessor:
             from partway.gateway.fleet.unclaimed_instances import UnclaimedInstances
 
-            self._unclaimed = UnclaimedInstances(kept, load, self.means.around)
-            self._unclaimed.end(await self._launched().unclaimed())
-            await self._unclaimed.gone()
-            self._launched().release_leftovers_data()
+            launched, around = self._launched(), self.means.around
+            self._unclaimed = UnclaimedInstances(kept, load, around, launched)
+            await self._unclaimed.end()
 
     def hasten(self) -> None:
         """Cut what still drains."""

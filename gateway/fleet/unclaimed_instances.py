@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Final, Protocol
 
 from partway.gateway.fleet.container_ids import hostname_of, instance_of
 from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, Place, Program, Variant
@@ -16,9 +16,11 @@ from partway.gateway.fleet.kept_instances import KeptInstance, KeptInstances
 from partway.gateway.fleet.launch_orders import ContainerOutputs
 from partway.gateway.fleet.launchers.containers import RunningContainers
 from partway.gateway.fleet.launchers.launcher import Order, RunningContainer, no_output
+from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.timing.deadlines import pause
 
 #: Stands for the source of a container that runs already.
 _RUNS: Final = Program(())
@@ -38,6 +40,20 @@ class UnclaimedContainer:
     output: CapturedOutput
 
 
+class EarlierContainers(Protocol):
+    """The containers of an earlier process."""
+
+    async def unclaimed(self, is_awaited: Callable[[str], bool]) -> Iterable[UnclaimedContainer]:
+        """Hand out those that no order has taken, unless an order for an instance may come."""
+
+    @property
+    def has_unclaimed(self) -> bool:
+        """Whether there are some that no order has taken."""
+
+    def release_leftovers_data(self) -> None:
+        """Release model data that they have used."""
+
+
 class UnclaimedInstances:
     """Ends instances as a fleet ends an instance that is told to stop.
 
@@ -47,23 +63,44 @@ class UnclaimedInstances:
     Args:
         kept: nothing takes an instance of an earlier process from now on.
         load: returns the load of an instance.
+        containers: has the containers of an earlier process.
     """
 
     def __init__(
-        self, kept: KeptInstances, load: Callable[[str], InstanceLoad], around: InstanceContext
+        self,
+        kept: KeptInstances,
+        load: Callable[[str], InstanceLoad],
+        around: InstanceContext,
+        containers: EarlierContainers,
     ) -> None:
         self._kept = kept
         self._load = load
         self._around = around
+        self._containers = containers
         self._records = dict(kept.unclaimed())
         self._leaving: list[Instance] = []
 
-    def end(self, found: Iterable[UnclaimedContainer]) -> None:
-        """Begin to end the instances of containers; those without containers are forgotten."""
+    async def end(self) -> None:
+        """End the instances, and forget those without containers; return when all are gone.
+
+        Containers of living instances are left alone, since their orders may still come, as after a
+        slow download. They are looked at again later, since such an instance may fail before.
+        """
+        is_awaited = self._kept.awaited.__contains__
+        while True:
+            self._end_all(await self._containers.unclaimed(is_awaited))
+            await self.gone()
+            if not self._containers.has_unclaimed:
+                break
+            await pause(self._around.clock, LEFTOVERS_TIMEOUT)
+        self._containers.release_leftovers_data()
+
+    def _end_all(self, found: Iterable[UnclaimedContainer]) -> None:
         ordered = sorted(found, key=lambda each: each.id)
         for instance, group in groupby(ordered, key=lambda each: instance_of(each.id)):
             self._end_one(instance, tuple(group), self._records.pop(instance, None))
         self._kept.forget(self._records)
+        self._records.clear()
 
     def hasten(self) -> None:
         """Cut what still drains."""

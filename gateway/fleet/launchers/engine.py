@@ -179,13 +179,19 @@ class EngineLauncher:
         if self._going:
             await asyncio.wait(self._going)
 
+    @property
+    def has_unclaimed(self) -> bool:
+        """Whether there are known containers of kept instances that no order has taken."""
+        return self._leftovers.has_unclaimed
+
     async def unclaimed(
-        self, output: Callable[[str, str], CapturedOutput]
+        self, output: Callable[[str, str], CapturedOutput], is_awaited: Callable[[str], bool]
     ) -> Mapping[str, tuple[str, EngineContainer]]:
         """Adopt containers of kept instances that no order has taken, for the caller to end.
 
         Args:
             output: opens the receiver of a container's output, by container id and endpoint name.
+            is_awaited: whether an order for a container may still come.
 
         Returns:
             The name of the endpoint, and the container, by container id.
@@ -195,7 +201,7 @@ class EngineLauncher:
         """
         await self._looked_again()
         found = {}
-        for each in self._leftovers.unclaimed():
+        for each in self._leftovers.unclaimed(is_awaited):
             receiver = output(each.instance, each.endpoint)
             try:
                 running = await self._adopted(await self._connected(), each, receiver.feed)

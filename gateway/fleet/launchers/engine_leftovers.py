@@ -129,10 +129,21 @@ class Leftovers:
             )
         return self._of_kept.pop(order.instance)
 
-    def unclaimed(self) -> Iterable[Leftover]:
-        """Hand out the containers of kept instances that no order has taken."""
-        found, self._of_kept = self._of_kept, {}
-        return found.values()
+    @property
+    def has_unclaimed(self) -> bool:
+        """Whether there are containers of kept instances that no order has taken."""
+        return bool(self._of_kept)
+
+    def unclaimed(self, is_awaited: Callable[[str], bool]) -> Iterable[Leftover]:
+        """Hand out the containers of kept instances that no order has taken.
+
+        Args:
+            is_awaited: whether an order for a container may still come.
+        """
+        found = [each for name, each in self._of_kept.items() if not is_awaited(name)]
+        for each in found:
+            del self._of_kept[each.instance]
+        return found
 
     def bound_to(self, instance: str) -> str:
         """Return the instance whose containers an instance's orders take, or an empty string."""

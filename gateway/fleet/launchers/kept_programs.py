@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -129,9 +129,18 @@ class KeptPrograms:
             )
         return self._adopted.pop(container)
 
-    def unclaimed(self) -> Mapping[str, AdoptedProgram]:
-        """Hand out all that none has taken, by their containers' ids."""
-        found, self._adopted = self._adopted, {}
+    @property
+    def has_unclaimed(self) -> bool:
+        return bool(self._adopted)
+
+    def unclaimed(self, is_awaited: Callable[[str], bool]) -> Mapping[str, AdoptedProgram]:
+        """Hand out those that none has taken, by their containers' ids.
+
+        Args:
+            is_awaited: whether an order for a container may still come.
+        """
+        found = {name: each for name, each in self._adopted.items() if not is_awaited(name)}
+        self._adopted = {k: each for k, each in self._adopted.items() if k not in found}
         return found
 
 

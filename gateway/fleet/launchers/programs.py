@@ -130,18 +130,26 @@ class ProgramLauncher:
         )
         return running
 
-    async def unclaimed(self, output: OpenOutput) -> Mapping[str, tuple[str, ContainerProcess]]:
+    @property
+    def has_unclaimed(self) -> bool:
+        """Whether there are programs of an earlier process that no order has taken."""
+        return self._programs.has_unclaimed
+
+    async def unclaimed(
+        self, output: OpenOutput, is_awaited: Callable[[str], bool]
+    ) -> Mapping[str, tuple[str, ContainerProcess]]:
         """Adopt an earlier process's programs that no order has taken, for the caller to end.
 
         Programs that the earlier process has not kept, since it was starting them, are killed.
 
         Args:
             output: opens the receiver of a program's output, by container id and endpoint name.
+            is_awaited: whether an order for a container may still come.
 
         Returns:
             The name of the endpoint, and the program, by container id.
         """
-        found = self._programs.unclaimed()
+        found = self._programs.unclaimed(is_awaited)
         if self._earlier_leash is not None:
             marks = {each.mark for each in self._programs.earlier.values()}
             await self._its_leash().kill_lost(marks)
@@ -158,7 +166,7 @@ class ProgramLauncher:
         if self._leash is not None:
             self._leash.close()
             self._leash = None
-        for each in self._programs.unclaimed().values():  # the leash has ended them
+        for each in self._programs.unclaimed(lambda _: False).values():  # the leash has ended them
             each.process.release()
         if self._no_model is not None:
             self._no_model.cleanup()
