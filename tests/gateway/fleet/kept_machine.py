@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.fleet import Fleet
@@ -21,19 +24,31 @@ from partway.gateway.fleet.status import InstanceStatus
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.kept_fleet import FleetProcess
-from tests.gateway.fleet.waiting import soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.kept_in_memory import KeptInMemory
 
 _CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 
 
-@contextmanager
-def subreaper() -> Iterator[None]:
-    """Processes whose parent ends become children of this one."""
+@asynccontextmanager
+async def subreaper() -> AsyncIterator[None]:
+    """Processes whose parent ends become children of this one; in the end all have been reaped."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
+    before = {each.pid for each in psutil.Process().children()}
+
+    def all_reaped() -> bool:
+        adopted = {each.pid for each in psutil.Process().children()} - before
+        for pid in adopted:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        return not adopted
+
     assert prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    yield
-    prctl(_CHILD_SUBREAPER, 0, 0, 0, 0)
+    try:
+        yield
+        await eventually(all_reaped)
+    finally:
+        prctl(_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 class Counts:

@@ -41,7 +41,7 @@ async def answering(fake: FakeEngine) -> AsyncIterator[None]:
 async def machine(
     request: pytest.FixtureRequest, tmp_path: Path, fake: FakeEngine, answering: None
 ) -> AsyncIterator[Machine]:
-    with subreaper():
+    async with subreaper():
         machine = Machine(tmp_path / "data" if request.param == "data" else None)
         yield machine
         await machine.close()

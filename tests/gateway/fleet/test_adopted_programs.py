@@ -26,7 +26,7 @@ PROGRAM = Program((sys.executable, "-S", str(Path(__file__).with_name("kept_prog
 
 @pytest.fixture
 async def machine(tmp_path: Path, anyio_backend: object) -> AsyncIterator[Machine]:
-    with subreaper():
+    async with subreaper():
         machine = Machine(tmp_path / "data")
         yield machine
         await machine.close()
