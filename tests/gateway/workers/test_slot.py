@@ -27,6 +27,7 @@ from partway.gateway.workers.messages import (
     Drained,
     Listen,
     Message,
+    Retire,
     Table,
     ToParent,
     ToWorker,
@@ -90,7 +91,7 @@ def good(link: socket.socket) -> None:
                 send(link, WorkerChecked())
             case Table(number):
                 send(link, Applied(number))
-            case Drain():
+            case Drain() | Retire():
                 send(link, Drained(False))
 
 
@@ -236,7 +237,8 @@ class Scene:
         sockets = SlotSockets(self.supervision, PortSockets(self.sockets))
         counts = self.sockets[0].fileno()  # any descriptor: these workers count nothing
         self.slot = Slot(
-            order, sockets, counts, self.supervision, self.parent, LoopClock(), running
+            *(order, sockets, counts, self.supervision, self.parent, LoopClock(), running),
+            is_last=is_last,
         )
         self.running = asyncio.create_task(self.slot.run())
 
@@ -402,6 +404,30 @@ async def test_a_worker_that_has_ended_meanwhile_is_replaced_at_once(scene, supe
     scene.begin(good, worker.running)
     await scene.parent.until("ended")
     await scene.parent.until(WorkerListens())
+
+
+@pytest.mark.parametrize("comes_first", [True, False])
+async def test_a_worker_of_old_code_retires_once_it_is_told(scene, supervised, comes_first):
+    worker = outliving(supervised)
+    scene.begin(good, worker.running, is_last=True)
+    link = await WorkerLink.over(worker.link, TO_PARENT)
+    if comes_first:
+        assert scene.slot.came(worker.running.pid, lambda: link)
+        await scene.parent.until(("resumed", {"e": KNOWN}))
+        scene.slot.retire()
+    else:
+        scene.slot.retire()
+        assert scene.slot.came(worker.running.pid, lambda: link)
+    await scene.parent.until(Drained(False))
+    await scene.result()
+
+
+async def test_a_worker_of_old_code_has_no_successor(scene, supervised):
+    worker = outliving(supervised)
+    worker.link.close()
+    scene.begin(good, worker.running, is_last=True)
+    await scene.result()
+    assert scene.parent.alive_at_end == [False]
 
 
 # --- The end -------------------------------------------------------------------------------------

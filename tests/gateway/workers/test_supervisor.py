@@ -47,8 +47,8 @@ sys.exit(supervisor.GatewaySupervisor(parent, lambda order, _: 0).run())
 
 
 @contextmanager
-def supervisor(body: str) -> Iterator[subprocess.Popen[str]]:
-    program = PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), "    "))
+def supervisor(body: str, before: str = "") -> Iterator[subprocess.Popen[str]]:
+    program = before + PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), "    "))
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
@@ -197,3 +197,54 @@ def test_the_end_of_the_supervisor_is_told():
         assert said(process) == "up"
         process.kill()
         assert said(process) == "None"
+
+
+# --- Upgrades ------------------------------------------------------------------------------------
+
+
+def test_it_goes_on_with_new_code_as_the_same_process():
+    """The next gateway process finds entries, descriptors, and the ends of programs."""
+    body = """
+        means.is_up()
+        if means.generation == 0:
+            out, go_on = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(go_on)
+                os.read(out, 1)
+                os._exit(5)
+            means.keep("program/a", b"", [go_on], child)
+            means.hands_over()
+            return 0
+        say(number, means.generation, means.is_first, os.getppid())
+        (entry,) = means.take("program/").values()
+        os.write(entry.descriptors[0], b"x")
+        say(news(means))
+        say(news(means))
+        return 3
+    """
+    with supervisor(body) as process:
+        assert said(process) == f"2 1 False {process.pid}"
+        assert said(process) == "EntryEnded(name='program/a', status=5)"
+        process.terminate()
+        assert said(process) == "Signalled(number=15)"
+        assert process.wait(PATIENCE) == 3
+
+
+def test_without_new_code_it_goes_on_with_the_old():
+    body = """
+        means.is_up()
+        if number == 1:
+            means.hands_over()
+            return 0
+        say(number, means.generation)
+        news(means)
+        return 0
+    """
+    missing = "import sys\nsys.executable = '/none'\n"
+    with supervisor(body, missing) as process:
+        assert said(process) == "2 0"
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        assert "the new code cannot be executed" in process.stderr.read()
