@@ -154,6 +154,8 @@ class GatewayWorker(Core):
         """Drain once the last connection is over, or the longest stream's time."""
         ports.retire()
         ends_at = self.clock.time() + self.settings.policy.lifetime
+        # First the loop takes in the connections that it has just accepted.
+        await pause(self.clock, RETIRED_LOOK)
         while ports.open_connections and self.clock.time() < ends_at:
             await pause(self.clock, RETIRED_LOOK)
         self._drained()

@@ -25,6 +25,7 @@ from partway.gateway.workers.messages import (
     GiveMetrics,
     HostSuspected,
     Listen,
+    Retire,
     ToParent,
     Welcome,
     WorkerCheck,
@@ -37,7 +38,7 @@ from partway.gateway.workers.messages import (
 )
 from partway.gateway.workers.parent_link import ParentUnavailable
 from partway.gateway.workers.worker import GatewayWorker
-from partway.gateway.workers.worker_ports import PortSockets
+from partway.gateway.workers.worker_ports import PortSockets, WorkerPorts
 from tests.gateway.workers.rows import shared_rows
 from tests.gateway.workers.test_messages import TABLE
 
@@ -121,6 +122,19 @@ async def test_a_drain_ends_it(scene):
     assert await scene.answer(Drain()) == Drained(False)
     scene.parent.abort()
     await scene.running
+
+
+async def test_a_connection_that_was_just_accepted_outlives_the_retirement(scene, monkeypatch):
+    connections = 0
+    monkeypatch.setattr(WorkerPorts, "open_connections", property(lambda _: connections))
+    assert await scene.answer(Listen()) == WorkerListens()
+    scene.parent.send(Retire())
+    assert await scene.answer(WorkerCheck()) == WorkerChecked()
+    connections = 1  # the loop makes its protocol only now
+    assert await scene.answer(WorkerCheck()) == WorkerChecked()
+    assert not scene.worker.streams.draining
+    connections = 0
+    assert await scene.answer() == Drained(False)
 
 
 async def test_a_drain_that_fails_is_told(scene, monkeypatch):
