@@ -24,7 +24,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch):
 def test_what_is_not_given_leaves_its_setting_to_others(parsed):
     options = parsed()
     assert options == {
-        "config": None, "check": False, "faults": None, "record": None, "no_payloads": False,
+        "config": None, "check": False, "upgrade": False, "faults": None, "record": None,
+        "no_payloads": False,
     }  # fmt: skip
     assert not options.keys() & {field.name for field in dataclasses.fields(Settings)}
 
@@ -44,11 +45,12 @@ def test_paths_are_paths(parsed):
 
 def test_every_flag_is_a_setting_or_of_the_command_alone(parsed):
     words = [
-        *("--check", "--config=c", "--host=h", "--port=1", "--endpoint=e", "--container-ca=f"),
+        *("--check", "--upgrade", "--config=c", "--host=h", "--port=1", "--endpoint=e"),
+        *("--container-ca=f",),
         *("--data-dir=d", "--tls-port=2", "--tls-cert=c", "--tls-key=k", "--tls-name=n"),
         *("--region=r", "--account=a", "--auth=none", "--principals=p", "--insecure"),
         *("--allow-origin=o", "--trusted-proxy=t", "--faults=f", "--record=r", "--no-payloads"),
         *("--log-level=info", "--log-format=json"),
     ]
-    own = {"check", "config", "faults", "record", "no_payloads"}
+    own = {"check", "upgrade", "config", "faults", "record", "no_payloads"}
     assert parsed(*words).keys() - own <= {field.name for field in dataclasses.fields(Settings)}
