@@ -140,8 +140,6 @@ class WorkersFront:
     def upgrade_refusal(self) -> str:
         """Why no upgrade may begin now; empty if one may."""
         old = [str(each.pid) for each in self._slots if each.is_last]
-        if self._is_ending:
-            return "the gateway is stopping"
         if old:
             return (
                 "workers of the last upgrade still serve their clients, processes "

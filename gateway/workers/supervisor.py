@@ -94,7 +94,8 @@ class GatewaySupervisor:
     4. It reaps its children, which those of a dead gateway process are too, and notes the exit
        status of those that have an entry.
     5. When a gateway process hands over, it executes its command line, which may be new code, and
-       goes on as the same process with the same entries.
+       goes on as the same process with the same entries. SIGTERM or SIGINT during that is for the
+       next gateway process, of the same code.
     """
 
     def __init__(self, run_parent: RunParent, run_worker: RunWorker) -> None:
@@ -173,10 +174,13 @@ class GatewaySupervisor:
         if parent is not None:
             self._take_packets(parent)
             _send_news(parent)
+        self._take_signals()
+        self._reap()
+
+    def _take_signals(self) -> None:
         with suppress(BlockingIOError):
             for number in self._signals.recv(4096):
                 self._signalled(number)
-        self._reap()
 
     def _signalled(self, number: int) -> None:
         if number not in _FOR_PARENT:  # SIGCHLD
@@ -238,6 +242,8 @@ class GatewaySupervisor:
         parent.close()
         self._parent = None
         self._waiting.extend(each for each in parent.unsent if _ends(each))
+        if self._hands_over and self._is_stopping and not self._waiting:
+            self._waiting.append(Signalled(signal.SIGTERM))
         if (self._is_stopping and not self._waiting) or not self._has_been_up:
             self._status = 128 - status if status < 0 else status
             if not self._is_stopping:
@@ -245,6 +251,7 @@ class GatewaySupervisor:
             return
         if self._hands_over:
             self._execute()
+        self._hands_over = False
         now = time.monotonic()
         if parent.up_at is not None and now - parent.up_at > PROVEN_AFTER:
             self._pause = RESTART_SHORTEST
@@ -254,11 +261,12 @@ class GatewaySupervisor:
         self._pause = min(2 * self._pause, RESTART_LONGEST)
 
     def _execute(self) -> None:
-        """Go on with new code; return only if there is none."""
-        self._hands_over = False
+        """Go on with new code; return only if there is none, or if the end has come."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # until the new code handles them
         try:
-            execute(self._generation + 1, self._entries.all.items())
+            self._take_signals()  # nobody else would
+            if not self._is_stopping:
+                execute(self._generation + 1, self._entries.all.items())
         except OSError as error:
             log.error(  # noqa: TRY400 (the trace says nothing)
                 LogLine("the new code cannot be executed", reason=str(error))

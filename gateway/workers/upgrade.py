@@ -43,11 +43,6 @@ class GatewayUpgrade:
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run(), name="upgrade")
 
-    async def aclose(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait((self._running,))
-
     async def _run(self) -> None:
         log.info("an upgrade begins")
         try:
@@ -56,7 +51,8 @@ class GatewayUpgrade:
             log.exception("the upgrade has failed")
 
     async def _checked_and_handed_over(self) -> None:
-        reason = self._refusal() or await self._checked()
+        # The second look is for an end that has come during the check.
+        reason = self._refusal() or await self._checked() or self._refusal()
         if reason:
             line = "the upgrade is refused, and nothing has changed"
             log.error(LogLine(line, reason=reason[-_MOST_OF_REASON:]))

@@ -48,6 +48,10 @@ class WorkersSetup:
         self._rows = kept_rows(supervision, 2 * number + 1)
         self.counts: Final[SharedCounts] = self._rows.own
         self._upgrading: GatewayUpgrade | None = None
+        #: Whether this process hands over, and leaves every end to the next one.
+        self._leaves = False
+        #: Set when the start is to end, although workers of an earlier process may have streams.
+        self._hastens = asyncio.Event()
         self._refusals = 0
         self._data: DataDirectory | None = None
 
@@ -68,9 +72,17 @@ class WorkersSetup:
         """
         stop = asyncio.Event()
 
+        def hastened() -> None:
+            self._hastens.set()
+            hasten()
+
+        def stopped() -> None:
+            if not self._leaves:
+                set_or_call(stop, hastened)
+
         def gone() -> None:
             stop.set()
-            hasten()
+            hastened()
 
         def upgrade() -> None:
             if self._upgrading is None:
@@ -78,7 +90,7 @@ class WorkersSetup:
             else:
                 self._upgrading.begin()
 
-        self.supervision.follow(partial(set_or_call, stop, hasten), reload, upgrade, gone)
+        self.supervision.follow(stopped, reload, upgrade, gone)
         return stop
 
     def data_directory(self, loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
@@ -127,7 +139,8 @@ class WorkersSetup:
         """Start a gateway behind the workers.
 
         Args:
-            stop: ends the start.
+            stop: ends the start of the first gateway process. A later one starts all the same, for
+                the drain of the workers that it finds; the second signal alone ends its start.
 
         Returns:
             The addresses; None if the start was ended, or if the workers cannot be started, which
@@ -143,7 +156,8 @@ class WorkersSetup:
             return front.listening
 
         try:
-            listening = await before(stop, started())
+            ends = stop if self.supervision.is_first else self._hastens
+            listening = await before(ends, started())
         except WorkersError as error:
             say_failure("partway serve", str(error))
             return None
@@ -151,7 +165,13 @@ class WorkersSetup:
             self.supervision.is_up()
             front.release_absent()
             self._upgrading = GatewayUpgrade(
-                lambda: front.upgrade_refusal, front.hand_over, self._refused
+                lambda: "the gateway is stopping" if stop.is_set() else front.upgrade_refusal,
+                partial(self._hand_over, front),
+                self._refused,
             )
             self._note()
         return listening
+
+    async def _hand_over(self, front: WorkersFront) -> None:
+        self._leaves = True
+        await front.hand_over()

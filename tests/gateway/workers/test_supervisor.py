@@ -231,6 +231,37 @@ def test_it_goes_on_with_new_code_as_the_same_process():
         assert process.wait(PATIENCE) == 3
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_an_end_during_the_handover_comes_to_the_next(is_read):
+    """Whether or not the process that hands over has read of it."""
+    body = """
+        means.is_up()
+        if number == 1:
+            say("up")
+            if news(means) and IS_READ:
+                os.kill(os.getppid(), signal.SIGTERM)
+                news(means)
+            means.hands_over()
+            if not IS_READ:
+                os.kill(os.getppid(), signal.SIGSTOP)
+                say("stopped")
+            return 0
+        say(number, means.generation, news(means))
+        return 0
+    """
+    with supervisor(body.replace("IS_READ", str(is_read))) as process:
+        assert said(process) == "up"
+        process.send_signal(signal.SIGHUP)
+        if not is_read:
+            first = psutil.Process(process.pid).children()[0]
+            assert said(process) == "stopped"
+            until(lambda: first.status() == psutil.STATUS_ZOMBIE)
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
+        assert said(process) == "2 0 Signalled(number=15)"
+        assert process.wait(PATIENCE) == 0
+
+
 def test_without_new_code_it_goes_on_with_the_old():
     body = """
         means.is_up()

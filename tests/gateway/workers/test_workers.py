@@ -561,6 +561,32 @@ def test_a_drain_reaches_the_streams_of_all(gateway, number):
     assert "Traceback" not in errors
 
 
+def test_an_end_while_the_next_gateway_process_starts_cuts_no_stream(start, container):
+    gateway = start("--endpoint", f"echo={container}", PARTWAY_SHUTDOWN_GRACE="1000")
+    with ExitStack() as stack:
+        streams = opened(gateway, stack, 8)
+        before = {each.pid for each in gateway.forked()}
+        gateway.parent.kill()
+        until(lambda: {each.pid for each in gateway.forked()} - before)
+        gateway.process.terminate()
+        for _ in range(3):
+            told(gateway, b"draining streams=")
+        assert all(map(echoes, streams))
+    assert gateway.ended()[0] == 0
+
+
+def test_an_end_during_the_check_of_an_upgrade_cuts_no_stream(start, container):
+    gateway = start("--endpoint", f"echo={container}", PARTWAY_SHUTDOWN_GRACE="1000")
+    with ExitStack() as stack:
+        streams = opened(gateway, stack, 8)
+        gateway.process.send_signal(signal.SIGUSR2)
+        told(gateway, b"an upgrade begins")
+        gateway.process.terminate()
+        assert b"the gateway is stopping" in told(gateway, b"the upgrade is refused")
+        assert all(map(echoes, streams))
+    assert gateway.ended()[0] == 0
+
+
 def test_the_supervisors_end_is_everybodys(start):
     command = f"{sys.executable} -m partway.container serve --port {{port}}"
     gateway = start("--endpoint", f"echo={command}")
