@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Final
 
 from partway.gateway.timing.clock import Clock, Timer
 from partway.gateway.timing.deadlines import pause
@@ -19,16 +20,23 @@ from partway.gateway.workers.limits import (
 from partway.gateway.workers.link import LinkBroken, MessageTooLong, WorkerLink
 from partway.gateway.workers.messages import (
     TO_WORKER,
+    Applied,
     HoldRequests,
     ToParent,
     ToWorker,
     Welcome,
+    WorkerChecked,
     WorkerHello,
+    WorkerMetrics,
 )
 from partway.log_lines import LogLine
 from partway.protocol.errors import ServiceUnavailable
 
 log = logging.getLogger("partway.workers")
+
+
+#: Answers to this parent alone: the next one has not asked, and has numbers of its own.
+_ANSWERS: Final = (Applied, WorkerChecked, WorkerMetrics)
 
 
 class ParentUnavailable(ServiceUnavailable):
@@ -74,7 +82,7 @@ class ParentLink:
         Raises:
             MessageTooLong: the message is too long.
         """
-        if self._hold is not None:
+        if self._hold is not None and not isinstance(message, _ANSWERS):
             self._held.append(message)
             return
         try:

@@ -14,10 +14,14 @@ from partway.gateway.workers.link import WorkerLink
 from partway.gateway.workers.messages import (
     TO_PARENT,
     TO_WORKER,
+    Applied,
     HoldRequests,
     UseSignature,
     Welcome,
+    WorkerCheck,
+    WorkerChecked,
     WorkerHello,
+    WorkerMetrics,
 )
 from partway.gateway.workers.parent_link import ParentLink, ParentUnavailable
 from tests.gateway.workers.test_worker import FROM_WORKER
@@ -87,6 +91,19 @@ async def test_a_parent_that_hands_over_leaves_requests_to_the_next(scene, tmp_p
     await following
     assert not scene.is_up, "this one has not handed over"
     server.close()
+
+
+@pytest.mark.parametrize("answer", [Applied(7), WorkerChecked(), WorkerMetrics(7, "")])
+async def test_an_answer_is_for_the_parent_that_has_asked(scene, answer):
+    scene.parent.send(HoldRequests())
+    scene.parent.send(WorkerCheck())
+    following = asyncio.create_task(scene.follow())
+    assert await scene.orders.get() == WorkerCheck()
+    scene.link.send(UseSignature(1, "a", 2.0))  # for the next one
+    scene.link.send(answer)
+    scene.link.close()
+    assert [each async for each in scene.parent.messages()] == [answer]
+    await following
 
 
 async def test_a_next_parent_that_does_not_come_is_not_waited_for(scene, monkeypatch):
