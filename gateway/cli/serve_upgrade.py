@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,11 @@ def _upgraded(directory: Path) -> UpgradeNote:
             "the gateway runs as one process, which cannot be upgraded in place: restart it, or "
             "start it with --workers 2 or more"
         )
+    if _user_of(before.pid) != directory.stat().st_uid:
+        raise GatewayNotAsked(
+            f"{directory}: process {before.pid}, which files there name as the gateway, does not "
+            "run as the owner of this folder; send SIGUSR2 to the supervisor instead"
+        )
     try:
         os.kill(before.pid, signal.SIGUSR2)
     except OSError as error:
@@ -65,6 +71,19 @@ def _upgraded(directory: Path) -> UpgradeNote:
                 f"the upgrade has no outcome after {_PATIENCE:.0f} s; see the gateway's log"
             )
         time.sleep(_PAUSE)
+    if after.pid != before.pid:
+        raise GatewayNotAsked(
+            "the gateway has been started anew instead, which cuts streams; see the gateway's log"
+        )
     if after.generation == before.generation:
         raise GatewayNotAsked(f"the upgrade is refused, and nothing has changed: {after.reason}")
     return after
+
+
+def _user_of(pid: int) -> int | None:
+    """Return the number of a process's user; None if there is no such process."""
+    with suppress(OSError):
+        for line in Path("/proc", str(pid), "status").read_text().splitlines():
+            if line.startswith("Uid:"):
+                return int(line.split()[1])
+    return None

@@ -48,7 +48,8 @@ def command_line() -> list[str]:
     A script is executed itself: its first line may name another interpreter by now.
     """
     words = sys.orig_argv[1:]
-    if words and Path(words[0]).is_file() and os.access(words[0], os.X_OK):
+    is_flag = not words or words[0].startswith("-")  # whatever a file is called
+    if not is_flag and Path(words[0]).is_file() and os.access(words[0], os.X_OK):
         return words
     return [sys.executable, *words]
 
