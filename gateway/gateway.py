@@ -159,10 +159,14 @@ class Gateway(Core):
         await self.start_behind(self.ports)
         return self.ports.listening
 
-    async def start_behind(self, front: Front) -> None:
+    async def start_behind(self, front: Front, *, undoes_failure: bool = True) -> None:
         """Take exchanges from a front, and begin to launch the endpoints' containers.
 
         Attached containers are in service from here on, launched ones when they answer their pings.
+
+        Args:
+            undoes_failure: whether all that was started ends before an error is raised. It always
+                does if the start is cancelled.
 
         Raises:
             Exception: an error of the front's ``open``.
@@ -177,8 +181,9 @@ class Gateway(Core):
             # The others begin once the front is open; until then the gateway is not ready.
             self.fleet.is_ready = all(each.is_attached for each in endpoints)
             await self._open(front)
-        except BaseException:
-            await self._undo_start()
+        except BaseException as error:
+            if undoes_failure or not isinstance(error, Exception):
+                await self._undo_start()
             raise
         self.fleet.start(each for each in endpoints if not each.is_attached)
         call_each(self.services, lambda each: each.on_listening())

@@ -80,15 +80,18 @@ class WorkersFront:
     async def open(self) -> None:
         """Listen, and return once all workers accept connections.
 
+        After an error the workers of an earlier gateway process serve on.
+
         Raises:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
             WorkersError: a worker cannot be started.
         """
         try:
             await self._open()
-        except BaseException:
-            self.close()
-            await self.shutdown(0)
+        except BaseException as error:
+            if self._supervision.is_first or not isinstance(error, Exception):
+                self.close()
+                await self.shutdown(0)
             raise
 
     async def _open(self) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from partway import __version__
 from partway.gateway.admin.kept_data import data_directory
 from partway.gateway.gateway import Gateway
 from partway.gateway.ports import Listening
 from partway.gateway.settings.settings import Settings
-from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.storage.data_directory import DataDirectory, DataDirectoryError
+from partway.gateway.storage.store.store import StoreError
 from partway.gateway.timing.deadlines import before, set_or_call
 from partway.gateway.workers.front import WorkersFront
 from partway.gateway.workers.shared_counts import SharedCounts, kept_rows
@@ -146,19 +148,27 @@ class WorkersSetup:
             The addresses; None if the start was ended, or if the workers cannot be started, which
             is said on standard error.
 
+        A later gateway process that cannot start ends at once, and leaves the running workers and
+        programs to the next one.
+
         Raises:
             Exception: as :meth:`.WorkersFront.open`, and as :meth:`.Gateway.start_behind`.
         """
         front = WorkersFront(gateway, self.supervision, self._rows)
 
         async def started() -> Listening:
-            await gateway.start_behind(front)
+            is_first = self.supervision.is_first
+            await gateway.start_behind(front, undoes_failure=is_first)
             return front.listening
 
         try:
             ends = stop if self.supervision.is_first else self._hastens
             listening = await before(ends, started())
-        except WorkersError as error:
+        except Exception as error:
+            if not self.supervision.is_first:
+                _leave_to_next(error)
+            if not isinstance(error, WorkersError):
+                raise
             say_failure("partway serve", str(error))
             return None
         if listening is not None:
@@ -175,3 +185,13 @@ class WorkersSetup:
     async def _hand_over(self, front: WorkersFront) -> None:
         self._leaves = True
         await front.hand_over()
+
+
+def _leave_to_next(error: Exception) -> NoReturn:
+    """End this process as suddenly as by SIGKILL."""
+    is_fault = not isinstance(error, DataDirectoryError | OSError | StoreError | WorkersError)
+    line = "this gateway process cannot start; workers serve on until another one can"
+    log.error(LogLine(line, reason=str(error)), exc_info=is_fault)
+    for each in (sys.stdout, sys.stderr):
+        each.flush()
+    os._exit(1)

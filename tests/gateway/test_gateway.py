@@ -451,12 +451,28 @@ async def test_what_cannot_be_given_back_keeps_none_of_the_rest(monkeypatch):
     assert given_back == [AttachLauncher, ProgramLauncher, OutputFolder]
 
 
-async def test_the_next_process_goes_on_with_its_instances_and_ends_the_rest(caplog):
-    def settings(*names: str) -> Settings:
-        address = Address("127.0.0.1", 9)
-        endpoints = tuple(Endpoint.attached(name, address, StreamPolicy()) for name in names)
-        return Settings(port=0, endpoints=endpoints)
+def settings(*names: str) -> Settings:
+    """Return settings with attached endpoints."""
+    address = Address("127.0.0.1", 9)
+    endpoints = tuple(Endpoint.attached(name, address, StreamPolicy()) for name in names)
+    return Settings(port=0, endpoints=endpoints)
 
+
+@pytest.mark.parametrize("undoes_failure", [True, False])
+async def test_a_start_that_fails_may_leave_instances_to_the_next_process(undoes_failure):
+    class Front:
+        async def open(self) -> None:
+            raise OSError("there is no room")
+
+    kept = KeptInMemory()
+    gateway = Gateway(settings("stays"), kept=kept)
+    with pytest.raises(OSError, match="there is no room"):
+        await soon(gateway.start_behind(Front(), undoes_failure=undoes_failure))
+    assert any("stays" in each for each in kept.names) is not undoes_failure
+    await gateway._undo_start()
+
+
+async def test_the_next_process_goes_on_with_its_instances_and_ends_the_rest(caplog):
     kept = KeptInMemory()
     first = Gateway(settings("stays", "goes"), kept=kept)
     await soon(first.start())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -44,6 +45,7 @@ class FakeSlot:
     def __init__(self, row: int) -> None:
         self.order = SimpleNamespace(row=row)
         self.has_drained = False
+        self.has_been_stopped = False
         self.link = None
         self.is_last = False
         self.sent = []
@@ -70,6 +72,11 @@ class FakeSlot:
 
     def drain(self):
         """Do nothing: the test says when it has ended."""
+
+    def stop(self):
+        self.has_been_stopped = True
+
+    close = stop
 
     @property
     def last_number(self):
@@ -123,7 +130,7 @@ async def scene(anyio_backend):
 async def test_a_start_can_be_ended(scene):
     stop, begun = asyncio.Event(), asyncio.Event()
 
-    async def start_behind(_: object) -> None:
+    async def start_behind(_: object, *, undoes_failure: bool) -> None:
         begun.set()
         await asyncio.Event().wait()
 
@@ -135,12 +142,48 @@ async def test_a_start_can_be_ended(scene):
 
 
 async def test_a_start_that_fails_says_why(scene, capsys):
-    async def start_behind(_: object) -> None:
+    async def start_behind(_: object, *, undoes_failure: bool) -> None:
         raise WorkersError("there is no room")
 
     scene.gateway.start_behind = start_behind
     assert await scene.setup.start(scene.gateway, asyncio.Event()) is None
     assert "there is no room" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_later_start_that_fails_leaves_workers_to_the_next_process(
+    scene, monkeypatch, caplog, is_first
+):
+    """They may have streams, and the supervisor starts another gateway process."""
+
+    class Ended(Exception):
+        pass
+
+    def end(status: int) -> None:
+        raise Ended(status)
+
+    async def no_room(front: WorkersFront) -> None:
+        front._slots += scene.slots
+        raise WorkersError("there is no room")
+
+    async def start_behind(front: WorkersFront, *, undoes_failure: bool) -> None:
+        assert undoes_failure is is_first
+        await front.open()
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(WorkersFront, "_open", no_room)
+    scene.gateway.start_behind = start_behind
+    scene.setup.supervision.is_first = is_first
+    scene.setup._hastens = asyncio.Event()
+    starting = scene.setup.start(scene.gateway, asyncio.Event())
+    if is_first:
+        assert await starting is None
+    else:
+        with pytest.raises(Ended, match="1"):
+            await starting
+        assert "this gateway process cannot start" in caplog.text
+        assert "there is no room" in caplog.text
+    assert [each.has_been_stopped for each in scene.slots] == [is_first, is_first]
 
 
 async def test_a_change_of_the_prediction_policy_alone_is_told(scene):
