@@ -166,7 +166,8 @@ class WorkersSetup:
             listening = await before(ends, started())
         except Exception as error:
             if not self.supervision.is_first:
-                _leave_to_next(error)
+                line = "this gateway process cannot start; workers serve on until another one can"
+                _leave_to_next(line, error)
             if not isinstance(error, WorkersError):
                 raise
             say_failure("partway serve", str(error))
@@ -184,13 +185,15 @@ class WorkersSetup:
 
     async def _hand_over(self, front: WorkersFront) -> None:
         self._leaves = True
-        await front.hand_over()
+        try:
+            await front.hand_over()
+        except Exception as error:  # it takes neither requests nor signals any more
+            _leave_to_next("the handover has failed; another gateway process starts", error)
 
 
-def _leave_to_next(error: Exception) -> NoReturn:
-    """End this process as suddenly as by SIGKILL."""
+def _leave_to_next(line: str, error: Exception) -> NoReturn:
+    """End this process as suddenly as by SIGKILL; ``line`` says why."""
     is_fault = not isinstance(error, DataDirectoryError | OSError | StoreError | WorkersError)
-    line = "this gateway process cannot start; workers serve on until another one can"
     log.error(LogLine(line, reason=str(error)), exc_info=is_fault)
     for each in (sys.stdout, sys.stderr):
         each.flush()

@@ -21,6 +21,7 @@ from partway.gateway.workers.front import WorkersFront
 from partway.gateway.workers.messages import (
     Applied,
     Drained,
+    HoldRequests,
     HostSuspected,
     InstanceIdle,
     InstanceUnreachable,
@@ -184,6 +185,26 @@ async def test_a_later_start_that_fails_leaves_workers_to_the_next_process(
         assert "this gateway process cannot start" in caplog.text
         assert "there is no room" in caplog.text
     assert [each.has_been_stopped for each in scene.slots] == [is_first, is_first]
+
+
+async def test_a_handover_that_fails_leaves_all_to_the_next_process(scene, monkeypatch, caplog):
+    """This one has let its workers' requests wait, so it cannot go on."""
+
+    class Ended(BaseException):
+        pass
+
+    def end(status: int) -> None:
+        raise Ended(status)
+
+    async def aclose() -> None:
+        raise ZeroDivisionError("of the store")
+
+    monkeypatch.setattr(os, "_exit", end)
+    scene.gateway.store = SimpleNamespace(aclose=aclose)
+    with pytest.raises(Ended, match="1"):
+        await scene.setup._hand_over(scene.front)
+    assert "the handover has failed" in caplog.text
+    assert [each.sent for each in scene.slots] == [[HoldRequests()], [HoldRequests()]]
 
 
 async def test_a_change_of_the_prediction_policy_alone_is_told(scene):
