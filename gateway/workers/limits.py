@@ -19,8 +19,9 @@ START_TIMEOUT: Final = 20.0
 #: Seconds for the supervisor to fork a worker: milliseconds pass. The parent's loop waits.
 FORK_TIMEOUT: Final = 5.0
 
-#: Entries that the supervisor keeps, each with some descriptors, and bytes of their records.
-MAX_KEPT: Final = 4096
+#: Entries that the supervisor keeps, each with some descriptors, and bytes of their records. Each
+#: of 2,000 containers has two, and each of 64 slots one for its sockets and two for its workers.
+MAX_KEPT: Final = 8192
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 #: Seconds for a worker that outlived its parent to dial the next one.

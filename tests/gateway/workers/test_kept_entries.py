@@ -6,8 +6,10 @@ import os
 
 import pytest
 
+from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
 from partway.gateway.workers import kept_entries as module
 from partway.gateway.workers.kept_entries import KeptEntries
+from partway.gateway.workers.limits import MAX_WORKERS
 
 
 def is_open(descriptor: int) -> bool:
@@ -51,6 +53,16 @@ def test_no_more_is_kept_than_there_is_room_for(entries, monkeypatch, caplog, li
     assert "keeps no more" in caplog.text
     entries.keep("b", b"34", [], 0)
     assert entries.all["b"].record == b"34"
+
+
+def test_the_largest_gateway_by_default_has_room(entries):
+    """A container has an instance and a program; a slot has sockets and two workers."""
+    records = {"instance": MAX_LAUNCHED_CONTAINERS, "program": MAX_LAUNCHED_CONTAINERS}
+    records |= {"sockets": MAX_WORKERS, "worker": 2 * MAX_WORKERS}
+    for prefix, number in records.items():
+        for each in range(number):
+            entries.keep(f"{prefix}/{each}", b"x" * 400, [], 0)
+    assert len(entries.all) == sum(records.values())
 
 
 def test_a_status_is_noted_once(entries):
