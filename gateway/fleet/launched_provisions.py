@@ -74,7 +74,7 @@ class LaunchedProvisions:
         self._kept = NOTHING_KEPT if kept is None else kept
         self._is_kept = is_kept
         self._earlier_engine = self._kept.take(_ENGINE).get(_ENGINE)
-        self._temporary: Path | None = None
+        self._temporary = _earlier_temporary(self._kept)
         self._model_data: ModelData | None = None
         self._taking_over = asyncio.Lock()
         self._has_taken_over = False
@@ -167,7 +167,9 @@ class LaunchedProvisions:
                 if self._data is not None:
                     folder = self._data.models
                 else:
-                    folder = self._temporary = _temporary_models(self._kept)
+                    if self._temporary is None:
+                        self._temporary = _make_temporary(self._kept)
+                    folder = self._temporary
                 self._model_data = ModelData(
                     folder, quota=self._quota, clock=self._clock, kept=self._kept
                 )
@@ -235,14 +237,18 @@ class LaunchedProvisions:
                 self._in_use += (await model_data.take_over(models)).values()
 
 
-def _temporary_models(kept: KeptState) -> Path:
-    """Make a folder for model data that no later gateway finds, or return an earlier process's.
+def _earlier_temporary(kept: KeptState) -> Path | None:
+    """Return an earlier process's folder for model data; None if it has made none."""
+    earlier = kept.take(_MODELS).get(_MODELS)
+    return None if earlier is None else Path(os.fsdecode(earlier.record))
+
+
+def _make_temporary(kept: KeptState) -> Path:
+    """Make a folder for model data that no later gateway finds.
 
     Raises:
         ModelDataError: there is no room for one.
     """
-    if (earlier := kept.take(_MODELS).get(_MODELS)) is not None:
-        return Path(os.fsdecode(earlier.record))
     try:
         made = tempfile.mkdtemp(prefix="partway-models-", dir=temporary_folder())
     except OSError as error:

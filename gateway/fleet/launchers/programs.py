@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -12,7 +11,7 @@ from partway.gateway.fleet.endpoint import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares
 from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
-from partway.gateway.fleet.launchers.empty_model import empty_model_dir
+from partway.gateway.fleet.launchers.empty_model import KeptEmptyModelDir
 from partway.gateway.fleet.launchers.kept_programs import (
     AdoptedProgram,
     KeptProgram,
@@ -76,7 +75,7 @@ class ProgramLauncher:
         self._programs = KeptPrograms(kept)
         self._leash: Leash | None = None
         self._earlier_leash = kept.take(ENTRY).get(ENTRY)
-        self._no_model: tempfile.TemporaryDirectory[str] | None = None
+        self._no_model = KeptEmptyModelDir(kept)
         earlier = self._programs.earlier
         self._ports = {each.port for each in earlier.values()}
         for container, each in earlier.items():
@@ -103,7 +102,7 @@ class ProgramLauncher:
             gpus = await self._gpus_for(order)
             environment |= gpus
             folder = await self._model_dir(order)
-            environment[MODEL_DIR] = folder or self._empty_dir()
+            environment[MODEL_DIR] = folder or self._no_model.path()
             if (vertex := order.variant.vertex) is not None:
                 environment |= vertex.environment(order.endpoint, order.variant.name, port, folder)
             leash = self._its_leash()
@@ -168,9 +167,7 @@ class ProgramLauncher:
             self._leash = None
         for each in self._programs.unclaimed(lambda _: False).values():  # the leash has ended them
             each.process.release()
-        if self._no_model is not None:
-            self._no_model.cleanup()
-            self._no_model = None
+        self._no_model.remove()
 
     def _running(
         self, container: str, adopted: AdoptedProgram, output: Callable[[bytes], None]
@@ -228,8 +225,3 @@ class ProgramLauncher:
                 return str(path)
             await check_callers_folder(order.opened, self._clock)
         return str(order.model_dir)
-
-    def _empty_dir(self) -> str:
-        if self._no_model is None:
-            self._no_model = empty_model_dir()
-        return self._no_model.name

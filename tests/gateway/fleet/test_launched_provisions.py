@@ -220,3 +220,17 @@ async def test_the_next_process_finds_the_folder(archive):
     await provisions.aclose()
     assert "models" not in kept.names
     assert not held.path.parent.exists()
+
+
+async def test_a_process_that_needs_no_model_data_removes_the_folder_too(tmp_path):
+    folder = tmp_path / "models"
+    (folder / "one").mkdir(parents=True)
+    kept = KeptInMemory()
+    kept.keep("fleet", b"")
+    kept.keep("models", bytes(folder))
+    following = kept.next_process()
+    provisions = Provisions(LoopClock(), kept=following)
+    await soon(provisions.end_unclaimed(Router().load))
+    await soon(provisions.aclose())
+    assert not folder.exists()
+    assert "models" not in following.names

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import errno
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from partway.gateway.fleet.launchers import empty_model
-from partway.gateway.fleet.launchers.empty_model import empty_model_dir
+from partway.gateway.fleet.launchers.empty_model import KeptEmptyModelDir, empty_model_dir
 from tests.disks import small_disk
+from tests.gateway.kept_in_memory import KeptInMemory
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[KeptInMemory]:
+    """What a killed gateway process, which had such a folder, has left."""
+    folder = tmp_path / "partway-model-1"
+    folder.mkdir(0o550)
+    first = KeptInMemory()
+    first.keep("empty-model", bytes(folder))
+    kept = first.next_process()
+    yield kept
+    kept.close()
 
 
 @pytest.mark.clause("1.1-6")
@@ -55,3 +69,29 @@ def test_no_folder_for_temporary_files_at_all(monkeypatch):
     with pytest.raises(OSError, match="no folder for temporary files can be written to") as refused:
         empty_model_dir()
     assert refused.value.errno == errno.ENOSPC
+
+
+def test_a_later_gateway_process_goes_on_with_it_and_removes_it(kept):
+    before = kept.record("empty-model").decode()
+    following = KeptEmptyModelDir(kept)
+    assert following.path() == following.path() == before
+    assert Path(before).is_dir()
+    following.remove()
+    assert not Path(before).exists()
+    assert kept.names == set()
+
+
+def test_a_later_gateway_process_without_programs_removes_it_too(kept):
+    before = Path(kept.record("empty-model").decode())
+    KeptEmptyModelDir(kept).remove()
+    assert not before.exists()
+
+
+def test_one_that_somebody_has_removed_is_made_again(kept):
+    Path(kept.record("empty-model").decode()).rmdir()
+    following = KeptEmptyModelDir(kept)
+    made = following.path()
+    assert Path(made).is_dir()
+    assert kept.record("empty-model").decode() == made
+    following.remove()
+    assert not Path(made).exists()
