@@ -176,8 +176,10 @@ bench-voice: voice-programs .venv-voice/installed  ## measure voices; SMOLLM2 is
 bench-chat: $(VENV)/installed-bench  ## compare chats with LiteLLM's proxy; LITELLM_PYTHON is an interpreter that has it
 	$(BIN)/python -m benchmarks.chat $(if $(LITELLM_PYTHON),--litellm $(abspath $(LITELLM_PYTHON))) $(BENCH_ARGS)
 
-kills: $(VENV)/installed-test  ## kill the gateway process and workers at random moments, while endpoints change: no other stream is lost
-	$(BIN)/python -m pytest -s --loops=one $(PYTEST_ARGS) tests/gateway/workers/killed_processes_check.py
+kills: $(VENV)/installed-test  ## kill the gateway process and workers at random moments, while endpoints change, and upgrade under load; SDK_PYTHON adds AWS's SDK
+	$(if $(SDK_PYTHON),SDK_PYTHON=$(abspath $(SDK_PYTHON))) $(BIN)/python -m pytest -s --loops=one $(PYTEST_ARGS) \
+		tests/gateway/workers/killed_processes_check.py tests/gateway/workers/killed_deployments_check.py \
+		tests/gateway/workers/upgrade_check.py
 
 soak: $(VENV)/installed-bench  ## let 200 clients of a chat come and go for ten minutes: nothing may stay behind
 	$(BIN)/python -m benchmarks.soak $(BENCH_ARGS)

@@ -133,7 +133,7 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(start, container, tmp_path) -> AsyncIterator[Scene]:  # noqa: F811 (fixtures)
+async def scene(start, container, tmp_path) -> AsyncIterator[Scene]:
     path = tmp_path / "partway.toml"
     path.write_text(settings(container, 3))
     gateway = start("--config", str(path), "--tls-port", "0", XDG_DATA_HOME=str(tmp_path))
