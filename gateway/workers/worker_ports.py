@@ -51,7 +51,7 @@ class WorkerPorts(Ports):
         """Accept nothing more, and let clients go: none is cut, and each request is answered."""
         self.listener.stop(cut=False)
         self.http1.ending = True
-        self.http2.announce_end()
+        self.http2.retire()
 
     async def open(self) -> None:
         await self.listener.accept_on(self._sockets.plain)

@@ -960,3 +960,12 @@ async def test_a_drain_says_nothing_to_a_connection_that_is_closed_to_new_stream
     await client.client.settled()
     goaways = [frame for frame in client.client.seen if isinstance(frame, GoAwayFrame)]
     assert [frame.last_stream_id for frame in goaways] == [1]
+
+
+async def test_a_retired_server_tells_a_connection_that_comes_later(gateway_for):
+    """One that was accepted before, and whose first bytes come now; its streams are answered."""
+    gateway = await gateway_for()
+    gateway.gateway.ports.http2.retire()
+    client, _ = await gateway.open("http2")
+    assert client.client.goaway.last_stream_id == 2**31 - 1
+    assert isinstance(client.client.seen[0], SettingsFrame)

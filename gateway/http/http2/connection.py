@@ -249,6 +249,8 @@ class Http2Connection(asyncio.Protocol):
         self._siblings.open.add(self._lifetime)
         self._out.write(settings_frame(self._siblings.max_streams))
         self._out.write(window_update(HTTP2_CONNECTION_WINDOW - HTTP2_OPENING_WINDOW))
+        if self._siblings.retired:
+            self._lifetime.announce_end()
 
     def data_received(self, data: bytes) -> None:
         if self._out.closed:

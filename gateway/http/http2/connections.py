@@ -49,6 +49,7 @@ class Connections:
         streams: how many streams are open on all connections together.
         late: how many more streams have ended here but not yet on the client's side.
         unended: the connections that have such streams, by their number.
+        retired: a connection that comes is told to open its next stream elsewhere.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Connections:
         self.late = 0
         self.unended = Fullest[Unended]()
         self.closed = asyncio.Event()
+        self.retired = False
 
     def full(self, visitor: Visitor, *, reserved: bool) -> bool:
         """Say whether a connection may open no stream, because all places or its peer's are taken.

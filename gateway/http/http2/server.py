@@ -45,6 +45,11 @@ class Http2Server:
         for connection in self._connections.open:
             connection.announce_end()
 
+    def retire(self) -> None:
+        """Tell so all clients, and those of connections that were accepted already too."""
+        self._connections.retired = True
+        self.announce_end()
+
     async def shutdown(self, timeout: float) -> None:
         """Close connections after their streams, all within ``timeout`` seconds."""
         for connection in list(self._connections.open):

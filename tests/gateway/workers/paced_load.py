@@ -46,6 +46,9 @@ KEPT_CONNECTIONS = 20
 KEPT_HTTP2_CONNECTIONS = 4
 STREAM_CONNECTIONS = 10
 
+#: Seconds for which a client keeps an HTTP/1.1 connection that it does not use.
+KEPT_FOR = 10.0
+
 #: Seconds between two parts of a stream.
 PART_PAUSE = 0.5
 
@@ -164,7 +167,7 @@ class PacedLoad:
         self.late: dict[str, list[float]] = {}
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=KEPT_CONNECTIONS, keepalive_timeout=600)
+        connector = aiohttp.TCPConnector(limit=KEPT_CONNECTIONS, keepalive_timeout=KEPT_FOR)
         self._session = aiohttp.ClientSession(
             f"http://127.0.0.1:{self._port}",
             connector=connector,
