@@ -51,7 +51,7 @@ SETTLES_WITHIN = 120.0
 
 #: Descriptors by which one gateway process may differ from another, as to what it has adopted and
 #: what it has started. One for each change or for each end would be 20 and more.
-ADOPTED_SLACK = 4
+ADOPTED_SLACK = 8
 
 #: Errors of a call whose gateway process is away, or ends before it has answered.
 AWAY = (ConnectionClosedError, EndpointConnectionError)
