@@ -104,12 +104,10 @@ class WorkerTables:
 
     def changed(self, endpoint: str) -> None:
         """Tell the workers of an endpoint's change, if it is any to them."""
-        if endpoint in self._held:
-            if not self._is_settled(endpoint):
-                return
+        if endpoint not in self._held:
+            self._learn(endpoint)
+        elif self._is_settled(endpoint):
             self._release(endpoint)
-            return
-        self._learn(endpoint)
 
     def _learn(self, endpoint: str) -> None:
         """Know an endpoint as the fleet does, and tell all workers."""
