@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -43,10 +43,14 @@ class SlotSockets:
 
     def close(self) -> None:
         """Close the sockets everywhere: the system gives them no connection any more."""
-        close_all([*self.ports.plain, *self.ports.tls])
+        self.close_here()
         for each in self.names:
             self.kept.forget(each)
         self.names.clear()
+
+    def close_here(self) -> None:
+        """Close the sockets of this process alone."""
+        close_all([*self.ports.plain, *self.ports.tls])
 
 
 async def sockets_for(settings: Settings, kept: KeptState, slots: int) -> list[SlotSockets]:
@@ -69,8 +73,14 @@ async def sockets_for(settings: Settings, kept: KeptState, slots: int) -> list[S
         )
         into.names += each.names
     del found[slots:]
-    for number in range(len(found), slots):
-        found.append(await _further(found[0], kept, addresses, number + 1))
+    with ExitStack() as opened:
+        for each in found:
+            opened.callback(each.close_here)
+        for number in range(len(found), slots):
+            further = await _further(found[0], kept, addresses, number + 1)
+            opened.callback(further.close_here)
+            found.append(further)
+        opened.pop_all()
     return found
 
 
@@ -93,12 +103,14 @@ async def _opened(
     settings: Settings, kept: KeptState, addresses: tuple[str, int, int | None], number: int
 ) -> list[SlotSockets]:
     with ExitStack() as opened:
-        plain = await _listening(settings.host, settings.port, number)
+        with _named(settings.host, settings.port):
+            plain = await sockets_of_slots(settings.host, settings.port, number)
         for each in plain:
             opened.callback(close_all, each)
         tls: list[list[socket.socket]] = [[] for _ in plain]
         if settings.tls_port is not None:
-            tls = await _listening(settings.host, settings.tls_port, number)
+            with _named(settings.host, settings.tls_port):
+                tls = await sockets_of_slots(settings.host, settings.tls_port, number)
         opened.pop_all()
     pairs = zip(plain, tls, strict=True)
     return [_kept(kept, addresses, at, PortSockets(*each)) for at, each in enumerate(pairs, 1)]
@@ -110,12 +122,18 @@ async def _further(
     """Listen for one more slot, at the ports of the others.
 
     Raises:
-        OSError: an address cannot be listened on.
+        OSError: as :func:`sockets_for`.
     """
-    plain = await listening_sockets(addresses[0], address_of(first.ports.plain)[1], shared=True)
-    tls: list[socket.socket] = []
-    if first.ports.tls:
-        tls = await listening_sockets(addresses[0], address_of(first.ports.tls)[1], shared=True)
+    host, port, tls_port = addresses
+    with ExitStack() as opened:
+        with _named(host, port):
+            plain = await listening_sockets(host, address_of(first.ports.plain)[1], shared=True)
+        opened.callback(close_all, plain)
+        tls: list[socket.socket] = []
+        if tls_port is not None:
+            with _named(host, tls_port):
+                tls = await listening_sockets(host, address_of(first.ports.tls)[1], shared=True)
+        opened.pop_all()
     return _kept(kept, addresses, number, PortSockets(plain, tls))
 
 
@@ -128,8 +146,10 @@ def _kept(
     return SlotSockets(kept, ports, [name])
 
 
-async def _listening(host: str, port: int, number: int) -> list[list[socket.socket]]:
+@contextmanager
+def _named(host: str, port: int) -> Iterator[None]:
+    """Name the address of the settings in errors; the port may be 0 there."""
     try:
-        return await sockets_of_slots(host, port, number)
+        yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, f"{host}:{port}") from None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
 import pytest
 
 from partway.gateway.settings.settings import Settings
+from partway.gateway.workers import slot_sockets
 from partway.gateway.workers.slot_sockets import SlotSockets, sockets_for
 from partway.gateway.workers.worker_ports import address_of
 from tests.gateway.kept_in_memory import KeptInMemory
@@ -33,8 +35,7 @@ def ports(slots: list[SlotSockets]) -> set[int]:
 def end(slots: list[SlotSockets]) -> None:
     """End the process: the kept duplicates stay."""
     for slot in slots:
-        for each in (*slot.ports.plain, *slot.ports.tls):
-            each.close()
+        slot.close_here()
 
 
 @pytest.mark.parametrize("number", [2, 1, 3])
@@ -66,6 +67,18 @@ async def test_the_next_process_listens_on_the_same(kept, number):
     assert kept.names == set()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
+
+
+async def test_an_error_of_a_further_slot_names_the_settings_address(kept, monkeypatch):
+    async def taken(*_: object, **__: object) -> None:
+        raise OSError(errno.EADDRINUSE, "in use")
+
+    end(await sockets_for(SETTINGS, kept, 1))
+    kept = kept.next_process()
+    monkeypatch.setattr(slot_sockets, "listening_sockets", taken)
+    with pytest.raises(OSError, match="in use") as caught:
+        await sockets_for(SETTINGS, kept, 2)
+    assert caught.value.filename == "127.0.0.1:0"
 
 
 async def test_another_address_is_listened_on_anew(kept):
