@@ -58,6 +58,7 @@ from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.timing.deadlines import before
 from partway.gateway.tls.trust import TlsError, TlsUnavailable
 from partway.log_lines import LogLine, say_failure, say_listening, start_logging
+from partway.variables import KEPT_STATE
 
 log = logging.getLogger("partway.serve")
 
@@ -112,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     start_logging(loaded.log_level, loaded.log_format)
     if between is None:
         raise_descriptor_limit(descriptors_of(loaded))
-        if loaded.workers > 1 or "_PARTWAY_KEPT" in os.environ:  # after an upgrade
+        if loaded.workers > 1 or KEPT_STATE in os.environ:  # after an upgrade
             from partway.gateway.cli.serve_workers import supervised
 
             return supervised(lambda now, it: serve(now, load, config, workers=it), loaded, load)

@@ -9,14 +9,11 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from partway.gateway.kept_state import KeptEntry
-
-#: The descriptor of the state. The name begins otherwise than those of settings.
-_VARIABLE: Final = "_PARTWAY_KEPT"
+from partway.variables import KEPT_STATE
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -69,7 +66,7 @@ def execute(generation: int, entries: Iterable[tuple[str, KeptEntry]]) -> None:
         os.pwrite(memory, msgspec.msgpack.encode(SupervisorState(generation, kept)), 0)
         for each in descriptors:
             os.set_inheritable(each, True)
-        environment = os.environ | {_VARIABLE: str(memory)}
+        environment = os.environ | {KEPT_STATE: str(memory)}
         command = command_line()
         os.execve(command[0], command, environment)  # noqa: S606 (the same as before)
     finally:
@@ -80,7 +77,7 @@ def execute(generation: int, entries: Iterable[tuple[str, KeptEntry]]) -> None:
 
 def resumed_state() -> SupervisorState:
     """Take the state of before; it is empty for a process that begins."""
-    number = os.environ.pop(_VARIABLE, None)
+    number = os.environ.pop(KEPT_STATE, None)
     if number is None:
         return SupervisorState(0, ())
     memory = int(number)

@@ -18,6 +18,9 @@ _PREFIX: Final = "PARTWAY_"
 #: Variables that stand for flags, and are no settings.
 _OF_FLAGS: Final = frozenset({"PARTWAY_CONFIG", "PARTWAY_TOKEN", "PARTWAY_URL"})
 
+#: The descriptor of the state with which an upgraded gateway goes on. Settings begin otherwise.
+KEPT_STATE: Final = "_PARTWAY_KEPT"
+
 
 def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ()) -> str:
     """Name the variables that are unknown.
