@@ -71,8 +71,15 @@ class Gateway:
 
     @property
     def parent(self) -> psutil.Process:
-        """The gateway process."""
-        return next(each for each in self.forked() if _has_admin_socket(each))
+        """The gateway process, once it has its admin socket."""
+        found: list[psutil.Process] = []
+
+        def is_there() -> bool:
+            found[:] = [each for each in self.forked() if _has_admin_socket(each)]
+            return bool(found)
+
+        until(is_there)
+        return found[0]
 
     @property
     def workers(self) -> list[psutil.Process]:
