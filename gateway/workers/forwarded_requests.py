@@ -8,10 +8,11 @@ import os
 import shutil
 import socket
 import struct
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.kept_state import KeptState
@@ -31,6 +32,11 @@ _NAME: Final = "forwarding"
 
 #: Bytes of the path of a Unix socket, without the NUL behind it (unix(7)).
 _LONGEST_PATH: Final = 107
+
+#: Python 3.13 begins to remove a socket's path with its server; the next parent has the same path.
+_PATH_STAYS: Final[dict[str, Any]] = (
+    {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+)
 
 
 class ForwardedRequests:
@@ -84,7 +90,7 @@ class ForwardedRequests:
         """Answer requests from now on; those that have come since the last parent's end too."""
         assert self._socket is not None, "it is open"
         self._server = await asyncio.start_unix_server(
-            self._begin, sock=self._socket, backlog=ACCEPT_BACKLOG
+            self._begin, sock=self._socket, backlog=ACCEPT_BACKLOG, **_PATH_STAYS
         )
 
     def close(self) -> None:

@@ -146,6 +146,9 @@ class Slot:
                 began = self._clock.time()
                 await self._run_one()
                 if self._last.is_set() or self.is_last:
+                    if self.is_last and not self.has_drained:
+                        line = "a worker has ended before its clients have"
+                        log.error(LogLine(line, worker=self.order.row, reason=self._reason))
                     return
                 if not self._has_listened:
                     raise WorkersError(
