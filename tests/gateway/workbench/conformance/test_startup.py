@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 
@@ -15,6 +16,7 @@ from partway.gateway.workbench.conformance.run import Result, Run
 from partway.gateway.workbench.conformance.subject import Launched, Subject
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Verdict
+from tests.gateway.fleet.waiting import eventually
 
 ACCEPTS = tuple(
     each for each in startup.checks if each.id in ("startup.listens", "startup.accepts")
@@ -124,9 +126,9 @@ async def test_a_death_while_ping_is_asked_has_a_remedy_about_the_death() -> Non
 async def test_why_a_container_is_not_ready_is_told_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(startup, "_FAST_START", 2.0)
-    monkeypatch.setattr(slow_start, "SLOW_START_LOOK_AFTER", 0.5)
-    monkeypatch.setattr(slow_start, "SLOW_START_WARNING_AFTER", 0.5)
+    monkeypatch.setattr(startup, "_FAST_START", 60.0)
+    for each in ("LOOK_AFTER", "LOOK_INTERVAL", "WARNING_AFTER", "WARNING_INTERVAL"):
+        monkeypatch.setattr(slow_start, f"SLOW_START_{each}", 0.1)
     told: list[str] = []
     launched = Launched([sys.executable, "-c", ANSWERS, "404"])
     try:
@@ -134,10 +136,12 @@ async def test_why_a_container_is_not_ready_is_told_meanwhile(
         run = Run(
             *(READY, BUILT_IN["echo"]), fast=True, on_slow=lambda _, reason: told.append(reason)
         )
-        await run.run(subject)
+        running = asyncio.create_task(run.run(subject))
+        await eventually(lambda: told[-1:] == ["/ping: 404 Said, without a body, for POST"])
+        running.cancel()
+        await asyncio.wait((running,))
     finally:
         await launched.aclose()
-    assert told[-1] == "/ping: 404 Said, without a body, for POST"
 
 
 async def said_of(tries: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> str:
