@@ -93,7 +93,9 @@ class GatewaySupervisor:
        SIGINT wait for the next one, which reads the settings anyway.
     4. It reaps its children, which those of a dead gateway process are too, and notes the exit
        status of those that have an entry.
-    5. When a gateway process hands over, it executes its command line, which may be new code, and
+    5. A gateway process that a signal kills while it ends is followed by one more, which is told to
+       end and finishes the drain.
+    6. When a gateway process hands over, it executes its command line, which may be new code, and
        goes on as the same process with the same entries. SIGTERM or SIGINT during that is for the
        next gateway process, of the same code.
     """
@@ -113,6 +115,8 @@ class GatewaySupervisor:
         self._has_been_up = state.generation > 0
         self._hands_over = False
         self._is_stopping = False
+        #: Whether a gateway process has been killed while it ended, and another one ends instead.
+        self._ends_again = False
         self._status: int | None = None
         self._pause = RESTART_SHORTEST
         self._starts_at = 0.0
@@ -242,8 +246,11 @@ class GatewaySupervisor:
         parent.close()
         self._parent = None
         self._waiting.extend(each for each in parent.unsent if _ends(each))
-        if self._hands_over and self._is_stopping and not self._waiting:
-            self._waiting.append(Signalled(signal.SIGTERM))
+        if self._is_stopping and not self._waiting:
+            was_killed = status < 0 and self._has_been_up and not self._ends_again
+            if self._hands_over or was_killed:
+                self._ends_again = was_killed
+                self._waiting.append(Signalled(signal.SIGTERM))
         if (self._is_stopping and not self._waiting) or not self._has_been_up:
             self._status = 128 - status if status < 0 else status
             if not self._is_stopping:

@@ -82,6 +82,8 @@ class GatewayWorker(Core):
         self._link = ParentLink(link, requests, row, self.clock)
         self._is_alone = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
+        #: The last message, once the drain is over: to each parent until one ends the link.
+        self._last_word: Drained | None = None
         self._retiring: asyncio.Task[None] | None = None
         proxies = TrustedProxies(settings.trusted_proxies)
         self._forwarding = ParentForwarding(requests, self._link.check_up, counts, proxies)
@@ -125,7 +127,7 @@ class GatewayWorker(Core):
                         self._retire(ports)
                     case _:
                         self._obey(message)
-            if self._front is None or self._draining is not None or self._is_alone.is_set():
+            if self._front is None or self._last_word is not None or self._is_alone.is_set():
                 break
             log.warning("the gateway process has ended; the worker serves on and waits for another")
             await before(self._is_alone, self._link.redial())
@@ -167,7 +169,8 @@ class GatewayWorker(Core):
                 await self.drain()
             has_failed = self.end_has_failed
         finally:
-            self._link.send(Drained(has_failed))
+            self._last_word = Drained(has_failed)
+            self._link.send(self._last_word)
 
     # --- Orders ----------------------------------------------------------------------------------
 
@@ -200,6 +203,8 @@ class GatewayWorker(Core):
         for endpoint, variants in self.router.table.items():
             self._link.send(WorkerHas(endpoint, variants, self._prediction_of(endpoint)))
         self._link.send(WorkerHasAll())
+        if self._last_word is not None:
+            self._link.send(self._last_word)
 
     def _give_metrics(self, number: int) -> None:
         page = generate_latest(self.streams.metrics.registry).decode()

@@ -127,6 +127,26 @@ def test_an_end_that_no_process_has_been_told_comes_to_the_next():
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.parametrize(("kills", "status"), [(1, 0), (2, 137)])
+def test_a_process_that_is_killed_in_its_end_has_one_successor(kills, status):
+    """It has taken the signal, and the next one finishes the drain."""
+    body = """
+        means.is_up()
+        if number == 1:
+            say("up")
+        say(number, news(means).number)
+        if number <= KILLS:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+    """
+    with supervisor(body.replace("KILLS", str(kills))) as process:
+        assert said(process) == "up"
+        process.terminate()
+        assert said(process) == "1 15"
+        assert said(process) == "2 15"
+        assert process.wait(PATIENCE) == status
+
+
 def test_ctrl_c_reaches_the_gateway_process_once():
     """A terminal sends it to all processes of the group; the supervisor alone takes it."""
     body = """

@@ -582,6 +582,22 @@ def test_an_end_while_the_next_gateway_process_starts_cuts_no_stream(start, cont
     assert gateway.ended()[0] == 0
 
 
+def test_a_gateway_process_that_is_killed_in_its_end_cuts_no_stream(start, container):
+    """The workers drain on, and the next one waits for them."""
+    gateway = start("--endpoint", f"echo={container}", PARTWAY_SHUTDOWN_GRACE="1000")
+    with ExitStack() as stack:
+        streams = opened(gateway, stack, 8)
+        parent = gateway.parent
+        gateway.process.terminate()
+        for _ in range(3):
+            told(gateway, b"draining streams=")
+        parent.kill()
+        told(gateway, b"draining streams=")
+        assert all(map(echoes, streams))
+    code, errors = gateway.ended()
+    assert (code, "a worker has ended without" in errors) == (0, False), errors
+
+
 def test_an_end_during_the_check_of_an_upgrade_cuts_no_stream(start, container):
     gateway = start("--endpoint", f"echo={container}", PARTWAY_SHUTDOWN_GRACE="1000")
     with ExitStack() as stack:
