@@ -67,6 +67,8 @@ class Supervision:
         news.setblocking(False)
         self.is_first = is_first
         self.generation = generation
+        #: Called when the supervisor is stuck: it does not know all that it must keep.
+        self.on_stuck: Callable[[SupervisorGone], object] = lambda _: None
         self._control = control
         self._news = news
         self._kept = dict(kept)
@@ -94,10 +96,11 @@ class Supervision:
             os.pwrite(memory, pickle.dumps(order), 0)
             send_packet(self._control, ForkWorker(1 + len(descriptors)), [memory, *descriptors])
             data, handles = received_packet(self._control)
+        except TimeoutError as error:
+            raise self._stuck(error) from None
         except OSError as error:
-            self.close()  # a late answer would be taken for the next one's
             raise SupervisorGone(
-                f"the process that starts workers does not answer ({error}): restart the gateway"
+                f"the process that starts workers takes no order ({error}): restart the gateway"
             ) from None
         finally:
             os.close(memory)
@@ -136,10 +139,21 @@ class Supervision:
     def _say(self, message: ToSupervisor, descriptors: Sequence[int] = ()) -> None:
         try:
             send_packet(self._control, message, descriptors)
-        except OSError as error:  # everything ends with the supervisor
+        except TimeoutError as error:
+            self._stuck(error)
+        except OSError as error:  # the packet is too large; or everything ends with the supervisor
             kind = type(message).__name__
             line = LogLine("the supervisor is not told", message=kind, reason=str(error))
             log.error(line)  # noqa: TRY400 (the trace says nothing)
+
+    def _stuck(self, error: TimeoutError) -> SupervisorGone:
+        """Leave a supervisor that takes or answers nothing; a late answer would confuse."""
+        self.close()
+        gone = SupervisorGone(
+            f"the process that starts workers does not answer ({error}): restart the gateway"
+        )
+        self.on_stuck(gone)
+        return gone
 
     # --- News ------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ log = logging.getLogger("partway.workers")
 #: The signals that are for the gateway process; a terminal sends SIGINT to all processes itself.
 _FOR_PARENT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+#: Signals of one kind that wait for a gateway process: the second end hastens the first.
+_MOST_UNSENT: Final = 2
 _HANDLED: Final = {*_FOR_PARENT, signal.SIGCHLD}
 
 _PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
@@ -192,10 +194,11 @@ class GatewaySupervisor:
         if number in _ENDING:
             self._is_stopping = True
             self._starts_at = 0.0
-        if self._parent is not None:
-            self._parent.unsent.append(Signalled(number))
-        elif number in _ENDING:
-            self._waiting.append(Signalled(number))
+        unsent = self._waiting if self._parent is None else self._parent.unsent
+        told = Signalled(number)
+        is_of_use = self._parent is not None or _ends(told)
+        if is_of_use and unsent.count(told) < _MOST_UNSENT:
+            unsent.append(told)
 
     def _reap(self) -> None:
         while True:
@@ -241,6 +244,7 @@ class GatewaySupervisor:
         if pid < 0:
             log.error(LogLine("no gateway process can be forked", reason=os.strerror(-pid)))
             self._parent_ended(self._parent, 1)
+            self._starts_at = time.monotonic() + self._pause
 
     def _parent_ended(self, parent: _Parent, status: int) -> None:
         parent.close()

@@ -46,6 +46,8 @@ class WorkersSetup:
 
     def __init__(self, number: int, supervision: Supervision) -> None:
         self.supervision: Final = supervision
+        line = "the supervisor is stuck: another gateway process starts once it goes on"
+        supervision.on_stuck = partial(_leave_to_next, line)
         # While an upgrade retires workers, there are twice as many.
         self._rows = kept_rows(supervision, 2 * number + 1)
         self.counts: Final[SharedCounts] = self._rows.own

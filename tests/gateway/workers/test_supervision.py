@@ -116,10 +116,26 @@ class TestForks:
         news, _ = pair = packet_pair()
         with theirs, pair[0], pair[1]:
             made = Supervision(ours, news, {}, is_first=True)
-            with pytest.raises(SupervisorGone, match="timed out"):
+            stuck = []
+            made.on_stuck = stuck.append
+            with pytest.raises(SupervisorGone, match="timed out") as raised:
                 made.fork("one", [])
+            assert stuck == [raised.value]
             with pytest.raises(SupervisorGone):
                 made.fork("two", [])
+
+    def test_a_supervisor_that_keeps_nothing_is_left(self, monkeypatch):
+        """It would wait as long for each further entry."""
+        monkeypatch.setattr(module, "FORK_TIMEOUT", 0.01)
+        ours, theirs = packet_pair()
+        news, _ = pair = packet_pair()
+        with theirs, pair[0], pair[1]:
+            made = Supervision(ours, news, {}, is_first=True)
+            stuck = []
+            made.on_stuck = stuck.append
+            for _ in range(100):
+                made.keep("a", bytes(100_000))
+            assert len(stuck) == 1
 
 
 async def test_news_come_to_their_takers(anyio_backend):

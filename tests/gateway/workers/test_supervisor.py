@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
 
+from partway.gateway.workers.supervisor import GatewaySupervisor, _Parent
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
@@ -145,6 +149,55 @@ def test_a_process_that_is_killed_in_its_end_has_one_successor(kills, status):
         assert said(process) == "1 15"
         assert said(process) == "2 15"
         assert process.wait(PATIENCE) == status
+
+
+def test_an_end_that_waits_is_not_tried_without_pause():
+    """While no process can be forked."""
+    before = """
+import errno, os, time
+fork, failed = os.fork, []
+def scarce():
+    if os.path.exists("SCARCE") and len(failed) < 5:
+        failed.append(time.monotonic())
+        raise OSError(errno.EAGAIN, "")
+    if failed:
+        os.write(1, b"pauses %d\\n" % sum(b - a > 0.005 for a, b in zip(failed, failed[1:])))
+    return fork()
+os.fork = scarce
+"""
+    body = """
+        means.is_up()
+        if number == 1:
+            say(os.getpid())
+            os.kill(os.getppid(), signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(news(means).number)
+        return 0
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        mark = Path(folder, "scarce")
+        with supervisor(body, before.replace("SCARCE", str(mark))) as process:
+            first = psutil.Process(int(said(process)))
+            until(lambda: first.status() == psutil.STATUS_ZOMBIE)
+            mark.touch()
+            process.terminate()
+            process.send_signal(signal.SIGCONT)
+            assert said(process) == "pauses 4"
+            assert said(process) == "15"
+            assert process.wait(PATIENCE) == 0
+
+
+def test_a_process_that_takes_no_news_has_few_of_them():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        made = GatewaySupervisor(lambda _: 1, lambda *_: 1)
+        made._parent = _Parent(0, None, ours)
+        for _ in range(100):
+            for each in (signal.SIGHUP, signal.SIGTERM):
+                made._signalled(each)
+        numbers = [each.number for each in made._parent.unsent]
+        made._close()
+    assert numbers == [signal.SIGHUP, signal.SIGTERM] * 2
 
 
 def test_ctrl_c_reaches_the_gateway_process_once():
