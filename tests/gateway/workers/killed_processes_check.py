@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
@@ -173,3 +174,24 @@ def accept(scene: Scene) -> list[int]:
     scene.open("echo", 4)
     counts = list(connections_of(scene.gateway).values())
     return counts if len(counts) == 2 else [0]
+
+
+def test_the_supervisor_is_held_up(start, container):  # noqa: F811 (fixtures)
+    """The gateway process leaves it; another one starts once it goes on."""
+    gateway = start("--endpoint", f"echo={container}")
+    with ExitStack() as stack:
+        scene = Scene(gateway, stack)
+        scene.open("echo", 16)
+        parent, counts = gateway.parent, connections_of(gateway)
+        victim = max(counts, key=counts.__getitem__)
+        gateway.process.send_signal(signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: parent.status() == psutil.STATUS_ZOMBIE)
+        assert sum(map(echoes, scene.streams)) == 16 - counts[victim]
+        gateway.process.send_signal(signal.SIGCONT)
+        until(lambda: listed(gateway) == 200)
+        until(lambda: len(gateway.workers) == 2)
+        scene.open("echo", 16)
+        assert sum(map(echoes, scene.streams)) == 32 - counts[victim]
+    gateway.process.terminate()
+    assert gateway.ended()[0] == 0
