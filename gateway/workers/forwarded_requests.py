@@ -19,7 +19,7 @@ from partway.gateway.kept_state import KeptState
 from partway.gateway.workers.forwarded_exchange import ForwardedExchange
 from partway.gateway.workers.limits import FORWARD_TIMEOUT
 from partway.gateway.workers.link import LinkBroken, WorkerLink
-from partway.gateway.workers.messages import TO_OPERATION, ForwardedHead, WorkerHello
+from partway.gateway.workers.messages import TO_OPERATION, ForwardedHead, RequestTaken, WorkerHello
 from partway.gateway.workers.supervision import WorkersError
 from partway.log_lines import LogLine
 from partway.protocol.errors import InternalServerError
@@ -128,12 +128,16 @@ class ForwardedRequests:
         link = WorkerLink(reader, writer, TO_OPERATION)
         head: object = None
         try:
-            head = await anext(link.messages(), None)
+            async with asyncio.timeout(FORWARD_TIMEOUT):
+                head = await anext(link.messages(), None)
             if isinstance(head, WorkerHello):
                 self._on_hello(head, reader, writer)
             elif isinstance(head, ForwardedHead):
+                link.send(RequestTaken())
                 await self._dispatched(ForwardedExchange(head, link))
                 await link.other_side_ends(FORWARD_TIMEOUT)
+        except TimeoutError:
+            log.info("a connection of this user has said nothing, and is closed")
         except (LinkBroken, OSError) as error:  # the worker has ended
             log.info(LogLine("a forwarded request was cut", reason=str(error)))
         finally:

@@ -15,8 +15,9 @@ from partway.gateway.http.routes import Route
 from partway.gateway.limits import MAX_FORWARDED, SHARE_OF_ONE
 from partway.gateway.quota import NOBODY, NamedCounts, Quota, QuotaFull, QuotaLimits
 from partway.gateway.workers.limits import (
-    FORWARD_TIMEOUT,
+    DIAL_TIMEOUT,
     FORWARDED_RESERVE,
+    HANDOVER_TIMEOUT,
     MAX_FORWARDED_BODY,
 )
 from partway.gateway.workers.link import LinkBroken, WorkerLink
@@ -111,18 +112,24 @@ class ParentForwarding:
             places.give_back(1, owner)
 
     async def _forward(self, exchange: Exchange) -> None:
+        takes_none = ParentUnavailable(
+            "the part of the gateway that answers this takes no request now; try again"
+        )
         try:
-            async with asyncio.timeout(FORWARD_TIMEOUT):
+            async with asyncio.timeout(DIAL_TIMEOUT):
                 reader, writer = await asyncio.open_unix_connection(self._path)
         except OSError:  # a TimeoutError is one
-            raise ParentUnavailable(
-                "the part of the gateway that answers this takes no request now; try again"
-            ) from None
+            raise takes_none from None
         link = WorkerLink(reader, writer, TO_CLIENT)
         try:
-            await _ForwardedRequest(exchange, link).run()
+            request = _ForwardedRequest(exchange, link)
+            async with asyncio.timeout(HANDOVER_TIMEOUT):
+                await request.begin()
+            await request.run()
         except ClientLeft:  # an OSError too
             raise
+        except TimeoutError:
+            raise takes_none from None
         except (LinkBroken, OSError):
             raise ParentUnavailable(
                 "the part of the gateway that answers this has ended; try again"
@@ -144,6 +151,16 @@ class _ForwardedRequest:
         self._wanted = asyncio.Event()
         self._client_left = False
 
+    async def begin(self) -> None:
+        """Return when the parent has taken the request; it waits in a queue before.
+
+        Raises:
+            LinkBroken: the parent has ended.
+        """
+        self._link.send(_head(self._exchange))
+        if await anext(self._link.messages(), None) is None:
+            raise LinkBroken("the parent has ended the connection")
+
     async def run(self) -> None:
         """Return when the answer is over.
 
@@ -154,7 +171,6 @@ class _ForwardedRequest:
         """
         feeding: asyncio.Task[None] | None = None
         try:
-            self._link.send(_head(self._exchange))
             async for message in self._link.messages():
                 if isinstance(message, WantBody):
                     self._wanted.set()

@@ -31,7 +31,8 @@ RELINK_TIMEOUT: Final = 5.0
 REDIAL_PAUSE: Final = 0.1
 DIAL_TIMEOUT: Final = 2.0
 
-#: Seconds for the next parent to come after one that hands over; requests wait for it.
+#: Seconds for the next parent to come after one that hands over. Requests wait for it, and no
+#: request waits longer in the queue of the parent's socket.
 HANDOVER_TIMEOUT: Final = 20.0
 
 #: Messages to the parent that wait as long.
@@ -69,8 +70,8 @@ RESTART_LONGEST: Final = 10.0
 #: A process that has served for this time counts as good: the next wait is the shortest.
 PROVEN_AFTER: Final = 2.0
 
-#: Seconds for the parent to accept a forwarded request or to decide about a signature, and for a
-#: worker to take the last of an answer.
+#: Seconds for the parent to decide about a signature, and for a worker to say what it wants of a new
+#: connection, and to take the last of an answer.
 FORWARD_TIMEOUT: Final = 5.0
 
 #: Requests for metrics that workers forward at a time, beside those of MAX_FORWARDED.

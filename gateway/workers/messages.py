@@ -263,6 +263,10 @@ class ForwardedBody(msgspec.Struct, frozen=True, tag="body"):
 ToOperation: TypeAlias = ForwardedHead | ForwardedBody | WorkerHello
 
 
+class RequestTaken(msgspec.Struct, frozen=True, tag="taken"):
+    """A parent has taken the request, and answers it, or ends the connection at its own end."""
+
+
 class WantBody(msgspec.Struct, frozen=True, tag="want-body"):
     """The operation waits for a piece of the body."""
 
@@ -305,7 +309,9 @@ class AnswerEnd(msgspec.Struct, frozen=True, tag="end"):
     otherwise: bytes
 
 
-ToClient: TypeAlias = WantBody | AnswerAtOnce | AnswerBegin | AnswerPart | AnswerEnd
+ToClient: TypeAlias = (
+    RequestTaken | WantBody | AnswerAtOnce | AnswerBegin | AnswerPart | AnswerEnd
+)
 
 
 Message: TypeAlias = ToWorker | ToParent | ToOperation | ToClient

@@ -15,8 +15,8 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.unauthenticated_clients import Account
 from partway.gateway.kept_state import NOTHING_KEPT
 from partway.gateway.limits import STRANGER_REQUEST
+from partway.gateway.workers import forwarded_requests, link
 from partway.gateway.workers import forwarding as module
-from partway.gateway.workers import link
 from partway.gateway.workers.forwarded_requests import ForwardedRequests
 from partway.gateway.workers.forwarding import ParentForwarding
 from partway.gateway.workers.supervision import WorkersError
@@ -299,6 +299,36 @@ async def test_a_parent_that_is_gone_is_an_error(anyio_backend, tmp_path):
         worker = ParentForwarding(str(tmp_path / "nothing"), is_up, counts, ())
         with pytest.raises(ServiceUnavailable, match="takes no request now"):
             await forwarded(worker, Recorded())
+
+
+async def test_a_request_that_no_parent_takes_waits_for_a_time(anyio_backend, monkeypatch):
+    """The socket is there, as between two parents; the place is given back."""
+    monkeypatch.setattr(module, "MAX_FORWARDED", 2)
+    monkeypatch.setattr(module, "HANDOVER_TIMEOUT", 0.01)
+    requests = ForwardedRequests(lambda _: asyncio.sleep(0), print, NOTHING_KEPT)
+    path = requests.open()
+    with shared_rows(1) as (counts,):
+        worker = ParentForwarding(path, is_up, counts, ())
+        for _ in range(2):
+            with pytest.raises(ServiceUnavailable, match="takes no request now") as refused:
+                await forwarded(worker, Recorded())
+            assert refused.value.headers["Retry-After"] == "1"
+    requests.close()
+    await requests.shutdown(0)
+
+
+async def test_a_connection_that_says_nothing_holds_up_no_upgrade(anyio_backend, monkeypatch):
+    monkeypatch.setattr(forwarded_requests, "FORWARD_TIMEOUT", 0.01)
+    requests = ForwardedRequests(lambda _: asyncio.sleep(0), print, NOTHING_KEPT)
+    path = requests.open()
+    await requests.start()
+    reader, writer = await asyncio.open_unix_connection(path)
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+        await requests.answered()
+    writer.close()
+    requests.close()
+    await requests.shutdown(0)
 
 
 async def test_a_parent_that_breaks_off_is_an_error(anyio_backend):
