@@ -232,6 +232,8 @@ async def _serve(
         if data is not None and admin is not None:
             await gateway.disk_recovery.attempt(admin_socket_step(data, admin))
             await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))
+        if workers is not None:
+            workers.opened()
         if loaded.tls_port is not None and tls is None:
             opening = partial(_open_tls_port, gateway, urls, up)
             announced = DiskStep(NEEDS_DISK, announcing)

@@ -66,6 +66,10 @@ def _upgraded(directory: Path) -> UpgradeNote:
         ) from None
     deadline = time.monotonic() + _PATIENCE
     while (after := noted(directory)) is None or after == before:
+        if _user_of(before.pid) is None:
+            raise GatewayNotAsked(
+                f"process {before.pid} has ended, and with it the gateway; see the gateway's log"
+            )
         if time.monotonic() > deadline:
             raise GatewayNotAsked(
                 f"the upgrade has no outcome after {_PATIENCE:.0f} s; see the gateway's log"
@@ -76,7 +80,7 @@ def _upgraded(directory: Path) -> UpgradeNote:
             "the gateway has been started anew instead, which cuts streams; see the gateway's log"
         )
     if after.generation == before.generation:
-        raise GatewayNotAsked(f"the upgrade is refused, and nothing has changed: {after.reason}")
+        raise GatewayNotAsked(f"no upgrade: the same code serves on: {after.reason}")
     return after
 
 

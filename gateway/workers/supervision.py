@@ -47,6 +47,8 @@ class Supervision:
     Attributes:
         is_first: whether no gateway process before it has taken requests.
         generation: how many upgrades there have been.
+        upgrade_failure: why the earlier gateway process has handed over in vain; empty if it has
+            not.
 
     Args:
         control: takes packets for the supervisor.
@@ -62,11 +64,13 @@ class Supervision:
         *,
         is_first: bool,
         generation: int = 0,
+        upgrade_failure: str = "",
     ) -> None:
         control.settimeout(FORK_TIMEOUT)  # the loop waits for its answers
         news.setblocking(False)
         self.is_first = is_first
         self.generation = generation
+        self.upgrade_failure = upgrade_failure
         #: Called when the supervisor is stuck: it does not know all that it must keep.
         self.on_stuck: Callable[[SupervisorGone], object] = lambda _: None
         self._control = control

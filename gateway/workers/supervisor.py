@@ -116,6 +116,8 @@ class GatewaySupervisor:
         self._waiting: deque[News] = deque()
         self._has_been_up = state.generation > 0
         self._hands_over = False
+        #: Why new code could not be executed; empty once a gateway process has taken note.
+        self._upgrade_failure = ""
         self._is_stopping = False
         #: Whether a gateway process has been killed while it ended, and another one ends instead.
         self._ends_again = False
@@ -235,6 +237,7 @@ class GatewaySupervisor:
                 *(their_control, their_news, self._entries.all),
                 is_first=not self._has_been_up,
                 generation=self._generation,
+                upgrade_failure=self._upgrade_failure,
             )
             _run(lambda: self._run_parent(means), "the gateway process has failed")
         their_control.close()
@@ -279,9 +282,8 @@ class GatewaySupervisor:
             if not self._is_stopping:
                 execute(self._generation + 1, self._entries.all.items())
         except OSError as error:
-            log.error(  # noqa: TRY400 (the trace says nothing)
-                LogLine("the new code cannot be executed", reason=str(error))
-            )
+            self._upgrade_failure = f"the new code cannot be executed: {error}"
+            log.error(self._upgrade_failure)  # noqa: TRY400 (the trace says nothing)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
@@ -312,6 +314,7 @@ class GatewaySupervisor:
                     self._hands_over = True
                 case IsUp():
                     self._has_been_up = True
+                    self._upgrade_failure = ""
                     parent.up_at = time.monotonic()
 
     # --- Workers ---------------------------------------------------------------------------------

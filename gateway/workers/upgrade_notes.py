@@ -20,8 +20,8 @@ class UpgradeNote(msgspec.Struct, frozen=True):
         pid: of the supervisor.
         version: of the code that runs.
         generation: how many upgrades there have been.
-        refusals: how many were refused since the last one.
-        reason: of the last refusal; empty if there was none.
+        refusals: how many were refused, or have failed, since the last one.
+        reason: of the last of these; empty if there was none.
     """
 
     pid: int

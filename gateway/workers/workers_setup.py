@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
+from msgspec.structs import replace
+
 from partway import __version__
 from partway.gateway.admin.kept_data import data_directory
 from partway.gateway.gateway import Gateway
@@ -23,7 +25,7 @@ from partway.gateway.workers.front import WorkersFront
 from partway.gateway.workers.shared_counts import SharedCounts, kept_rows
 from partway.gateway.workers.supervision import Supervision, WorkersError
 from partway.gateway.workers.upgrade import GatewayUpgrade
-from partway.gateway.workers.upgrade_notes import UpgradeNote, note
+from partway.gateway.workers.upgrade_notes import UpgradeNote, note, noted
 from partway.log_lines import LogLine, say_failure, say_listening
 
 log = logging.getLogger("partway.workers")
@@ -56,7 +58,6 @@ class WorkersSetup:
         self._leaves = False
         #: Set when the start is to end, although workers of an earlier process may have streams.
         self._hastens = asyncio.Event()
-        self._refusals = 0
         self._data: DataDirectory | None = None
 
     def stop_on_orders(
@@ -90,7 +91,9 @@ class WorkersSetup:
 
         def upgrade() -> None:
             if self._upgrading is None:
-                log.warning("the gateway has not started yet: try the upgrade again")
+                reason = "the gateway has not started yet; try again"
+                log.warning(LogLine("the upgrade is refused", reason=reason))
+                self._note(reason)
             else:
                 self._upgrading.begin()
 
@@ -116,19 +119,29 @@ class WorkersSetup:
             self.supervision.keep(_TEMPORARY, os.fsencode(data.path))
         return data
 
-    def _refused(self, reason: str) -> None:
-        self._refusals += 1
-        self._note(reason)
+    def opened(self) -> None:
+        """Note that this gateway process takes requests, and its admin socket orders."""
+        self._note(self.supervision.upgrade_failure)
 
-    def _note(self, reason: str = "") -> None:
-        """Note the state of upgrades for ``partway serve --upgrade``."""
+    def _note(self, refusal: str = "") -> None:
+        """Note the state of upgrades for ``partway serve --upgrade``.
+
+        Args:
+            refusal: why an upgrade was refused, or has failed; empty if none was.
+        """
         if self._data is None:
             return
-        now = UpgradeNote(
-            *(os.getppid(), __version__, self.supervision.generation, self._refusals, reason)
-        )
+        path, generation = self._data.path, self.supervision.generation
+        now = UpgradeNote(os.getppid(), __version__, generation, int(bool(refusal)), refusal)
+        earlier = noted(path)
+        if earlier is not None and (earlier.pid, earlier.generation) == (now.pid, generation):
+            now = replace(
+                now,
+                refusals=earlier.refusals + now.refusals,
+                reason=refusal or earlier.reason,
+            )
         try:
-            note(self._data.path, now)
+            note(path, now)
         except OSError as error:  # an upgrade by SIGUSR2 works all the same
             log.warning(LogLine("the upgrade's state cannot be noted", reason=error.strerror))
 
@@ -180,9 +193,8 @@ class WorkersSetup:
             self._upgrading = GatewayUpgrade(
                 lambda: "the gateway is stopping" if stop.is_set() else front.upgrade_refusal,
                 partial(self._hand_over, front),
-                self._refused,
+                self._note,
             )
-            self._note()
         return listening
 
     async def _hand_over(self, front: WorkersFront) -> None:
@@ -190,6 +202,7 @@ class WorkersSetup:
         try:
             await front.hand_over()
         except Exception as error:  # it takes neither requests nor signals any more
+            self._note(f"the handover has failed: {error}; see the gateway's log")
             _leave_to_next("the handover has failed; another gateway process starts", error)
 
 

@@ -72,3 +72,22 @@ def test_a_gateway_that_was_restarted_has_not_been_upgraded(gateway, tmp_path, c
     assert main(["serve", "--upgrade", "--data-dir", str(tmp_path)]) == 1
     assert "has been started anew" in capsys.readouterr().err
     assert gateway == [(os.getpid(), signal.SIGUSR2)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+def test_a_failure_after_the_check_is_told(gateway, tmp_path, capsys, monkeypatch):
+    """The next gateway process of the same code has noted it."""
+    failed = UpgradeNote(os.getpid(), "1", 0, 1, "the handover has failed")
+    monkeypatch.setattr(serve_upgrade.time, "sleep", lambda _: note(tmp_path, failed))
+    assert main(["serve", "--upgrade", "--data-dir", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "no upgrade: the same code serves on: the handover has failed" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+def test_a_gateway_that_ends_is_not_waited_for(gateway, tmp_path, capsys, monkeypatch):
+    alive = serve_upgrade._user_of
+    monkeypatch.setattr(serve_upgrade, "_user_of", lambda pid: None if gateway else alive(pid))
+    monkeypatch.setattr(serve_upgrade, "_PATIENCE", 10)
+    assert main(["serve", "--upgrade", "--data-dir", str(tmp_path)]) == 1
+    assert f"process {os.getpid()} has ended" in capsys.readouterr().err

@@ -341,13 +341,16 @@ def test_without_new_code_it_goes_on_with_the_old():
         if number == 1:
             means.hands_over()
             return 0
-        say(number, means.generation)
+        say(number, means.generation, means.upgrade_failure)
+        if number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
         news(means)
         return 0
     """
     missing = "import sys\nsys.executable = '/none'\n"
     with supervisor(body, missing) as process:
-        assert said(process) == "2 0"
+        assert said(process).startswith("2 0 the new code cannot be executed: ")
+        assert said(process) == "3 0", "it was told once"
         process.terminate()
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None

@@ -510,7 +510,7 @@ def test_an_upgrade_cuts_nothing_and_fails_nothing(start, container, tmp_path):
         path.write_text("wrong = 1\n")
         status, said = upgraded(tmp_path / "data")
         assert (status, gateway.parent.pid) == (1, parent)
-        assert "the upgrade is refused, and nothing has changed: " in said
+        assert "no upgrade: the same code serves on: " in said
         assert "wrong: this key is unknown" in said
         path.write_text(right)
         stack.enter_context(
