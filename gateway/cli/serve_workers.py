@@ -19,7 +19,7 @@ from partway.gateway.tls.trust import TlsError
 from partway.gateway.workers.link import LinkBroken, WorkerLink
 from partway.gateway.workers.messages import TO_WORKER, WorkerRefuses
 from partway.gateway.workers.shared_counts import SharedCounts
-from partway.gateway.workers.supervision import Supervision
+from partway.gateway.workers.supervision import Supervision, WorkersError
 from partway.gateway.workers.supervisor import GatewaySupervisor
 from partway.gateway.workers.worker import GatewayWorker
 from partway.gateway.workers.worker_order import Descriptors, WorkerOrder
@@ -57,7 +57,12 @@ def supervised(
                 return 2
         return run_loop(serve(now, WorkersSetup(now.workers, supervision)))
 
-    return GatewaySupervisor(run_parent, _serve_worker).run()
+    try:
+        supervisor = GatewaySupervisor(run_parent, _serve_worker)
+    except WorkersError as error:
+        say_failure("partway serve", str(error))
+        return 1
+    return supervisor.run()
 
 
 def _serve_worker(order: WorkerOrder, descriptors: Sequence[int]) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from partway.gateway.kept_state import KeptEntry
+from partway.gateway.workers.supervision import WorkersError
 from partway.variables import KEPT_STATE
 
 
@@ -76,14 +77,24 @@ def execute(generation: int, entries: Iterable[tuple[str, KeptEntry]]) -> None:
 
 
 def resumed_state() -> SupervisorState:
-    """Take the state of before; it is empty for a process that begins."""
+    """Take the state of before; it is empty for a process that begins.
+
+    Raises:
+        WorkersError: the code of before has written something that this code does not understand.
+    """
     number = os.environ.pop(KEPT_STATE, None)
     if number is None:
         return SupervisorState(0, ())
     memory = int(number)
     data = os.pread(memory, os.fstat(memory).st_size, 0)
     os.close(memory)
-    state = msgspec.msgpack.decode(data, type=SupervisorState)
+    try:
+        state = msgspec.msgpack.decode(data, type=SupervisorState)
+    except msgspec.MsgspecError as error:
+        raise WorkersError(
+            f"this version cannot go on from the state of the one before it: {error}; start the "
+            "gateway anew"
+        ) from None
     for each in state.entries:
         for descriptor in each.descriptors:
             os.set_inheritable(descriptor, False)
