@@ -70,8 +70,8 @@ log = logging.getLogger("partway.model_data")
 #: patterns.
 _ASKED_PER_TURN: Final = 32
 
-#: The name of the kept entry.
-_IDENTITIES: Final = "model-data"
+#: Begins the names of kept entries; the name of the data's folder follows.
+_IDENTITIES: Final = "model-data/"
 
 #: Returns the reason why a caller may not read a location; empty if the caller may. A location that
 #: ends in a slash stands for everything below it.
@@ -166,9 +166,11 @@ class ModelData:
         self._by_path: dict[Path, _Unpacked] = {}
         self._by_identity: dict[str, _Unpacked] = {}
         self._kept = kept
-        earlier = kept.take(_IDENTITIES).get(_IDENTITIES)
-        #: Names of folders by identity.
-        self._earlier: dict[str, str] = {} if earlier is None else json.loads(earlier.record)
+        #: Identities by the names of folders.
+        self._earlier: dict[str, list[str]] = {
+            name.removeprefix(_IDENTITIES): json.loads(entry.record)
+            for name, entry in kept.take(_IDENTITIES).items()
+        }
         self._work = SharedWork(self._let_go)
         self._removals: set[asyncio.Task[object]] = set()
         #: The removals that wait for hanging threads.
@@ -215,9 +217,11 @@ class ModelData:
                 raise self._in_words(str(self._folder.path), error) from error
             self._taken_over = True
             self._by_path = {path: _Unpacked(path, share) for path, share in found.items()}
-            for identity, name in self._earlier.items():
-                if (data := self._by_path.get(self._folder.path / name)) is not None:
-                    self._has(data, identity)
+            for name, identities in self._earlier.items():
+                if (data := self._by_path.get(self._folder.path / name)) is None:
+                    self._kept.forget(_IDENTITIES + name)
+                else:
+                    self._has(data, *identities)
             return {path: self._held(data) for path, data in self._by_path.items()}
 
     async def acquire(
@@ -298,14 +302,10 @@ class ModelData:
         if not data.holders and self._taken_over:
             _begin(self._remove(data), self._removals)
 
-    def _has(self, data: _Unpacked, identity: str) -> None:
-        data.identities.add(identity)
-        self._by_identity[identity] = data
-        self._keep_identities()
-
-    def _keep_identities(self) -> None:
-        names = {identity: data.path.name for identity, data in self._by_identity.items()}
-        self._kept.keep(_IDENTITIES, json.dumps(names).encode())
+    def _has(self, data: _Unpacked, *identities: str) -> None:
+        data.identities.update(identities)
+        self._by_identity.update(dict.fromkeys(identities, data))
+        self._kept.keep(_IDENTITIES + data.path.name, json.dumps([*data.identities]).encode())
 
     async def _looked(self, source: str, pinned: PinnedPath | None) -> Found:
         if source.startswith(SCHEME):
@@ -449,7 +449,7 @@ class ModelData:
             for identity in data.identities:
                 if self._by_identity.get(identity) is data:
                     del self._by_identity[identity]
-            self._keep_identities()
+            self._kept.forget(_IDENTITIES + data.path.name)
             if await self._discard(data.path, data.share):
                 log.info(LogLine("model data removed", path=str(data.path)))
 
