@@ -145,7 +145,9 @@ class Supervision:
             send_packet(self._control, message, descriptors)
         except TimeoutError as error:
             self._stuck(error)
-        except OSError as error:  # the packet is too large; or everything ends with the supervisor
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the supervisor has ended, and its news say so
+        except OSError as error:  # the packet is too large
             kind = type(message).__name__
             line = LogLine("the supervisor is not told", message=kind, reason=str(error))
             log.error(line)  # noqa: TRY400 (the trace says nothing)

@@ -353,7 +353,7 @@ def _become_subreaper() -> None:
 
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (ImportError, MemoryError, OSError) as error:
-        line = "the exit statuses of programs that outlive a gateway process are not known"
+        line = "the end of a program that outlives a gateway process is seen by its pings alone"
         log.warning(LogLine(line, reason=str(error)))
 
 

@@ -86,6 +86,7 @@ class WorkersSetup:
                 set_or_call(stop, hastened)
 
         def gone() -> None:
+            log.error("the supervisor has ended, and everything ends with it")
             stop.set()
             hastened()
 

@@ -616,12 +616,15 @@ def test_the_supervisors_end_is_everybodys(start):
     processes = gateway.supervisor.children(recursive=True)
     with ExitStack() as stack:
         streams = opened(gateway, stack, 4)
-        gateway.kill()
+        gateway.process.kill()
         for each in streams:
             with pytest.raises(ConnectionClosed):
                 each.recv(PATIENCE)
     _, alive = psutil.wait_procs(processes, PATIENCE)
     assert alive == []
+    _, errors = gateway.ended()
+    assert errors.count(" ERROR ") == 1
+    assert "the supervisor has ended, and everything ends with it" in errors
 
 
 def test_the_tls_port_and_http2_work_too(start, container, tmp_path):
