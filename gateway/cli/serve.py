@@ -9,7 +9,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -230,10 +230,7 @@ async def _serve(
         urls = _urls(listening)
         announcing = partial(announce, data, urls)
         if data is not None and admin is not None:
-            await gateway.disk_recovery.attempt(admin_socket_step(data, admin))
-            await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))
-        if workers is not None:
-            workers.opened()
+            await _take_orders(gateway, admin_socket_step(data, admin), announcing, workers)
         if loaded.tls_port is not None and tls is None:
             opening = partial(_open_tls_port, gateway, urls, up)
             announced = DiskStep(NEEDS_DISK, announcing)
@@ -272,6 +269,19 @@ async def _serve(
             each.cancel()
         await asyncio.wait(telling)
     return 0
+
+
+async def _take_orders(
+    gateway: Gateway,
+    admin: DiskStep,
+    announcing: Callable[[], Awaitable[None]],
+    workers: WorkersSetup | None,
+) -> None:
+    """Open the admin socket, and let the gateway's commands know of it."""
+    await gateway.disk_recovery.attempt(admin)
+    await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))
+    if workers is not None:
+        workers.opened()
 
 
 def _urls(listening: Listening) -> list[str]:

@@ -70,8 +70,8 @@ RESTART_LONGEST: Final = 10.0
 #: A process that has served for this time counts as good: the next wait is the shortest.
 PROVEN_AFTER: Final = 2.0
 
-#: Seconds for the parent to decide about a signature, and for a worker to say what it wants of a new
-#: connection, and to take the last of an answer.
+#: Seconds for the parent to decide about a signature, and for a worker to begin a forwarded request
+#: once it is connected, and to take the last of an answer.
 FORWARD_TIMEOUT: Final = 5.0
 
 #: Requests for metrics that workers forward at a time, beside those of MAX_FORWARDED.

@@ -309,9 +309,7 @@ class AnswerEnd(msgspec.Struct, frozen=True, tag="end"):
     otherwise: bytes
 
 
-ToClient: TypeAlias = (
-    RequestTaken | WantBody | AnswerAtOnce | AnswerBegin | AnswerPart | AnswerEnd
-)
+ToClient: TypeAlias = RequestTaken | WantBody | AnswerAtOnce | AnswerBegin | AnswerPart | AnswerEnd
 
 
 Message: TypeAlias = ToWorker | ToParent | ToOperation | ToClient
