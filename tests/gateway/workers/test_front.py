@@ -107,6 +107,7 @@ class Scene:
         self.setup = WorkersSetup.__new__(WorkersSetup)
         self.setup.supervision = supervision
         self.setup._rows = SharedRows(3, -1, rows[0])
+        self.setup._data = None
         self.front = WorkersFront(self.gateway, supervision, self.setup._rows)
         self.slots = self.front._slots
         self.slots += [FakeSlot(1), FakeSlot(2)]
