@@ -176,7 +176,7 @@ bench-voice: voice-programs .venv-voice/installed  ## measure voices; SMOLLM2 is
 bench-chat: $(VENV)/installed-bench  ## compare chats with LiteLLM's proxy; LITELLM_PYTHON is an interpreter that has it
 	$(BIN)/python -m benchmarks.chat $(if $(LITELLM_PYTHON),--litellm $(abspath $(LITELLM_PYTHON))) $(BENCH_ARGS)
 
-kills: $(VENV)/installed-test  ## kill the gateway process and workers at random moments, while endpoints change, and upgrade under load; SDK_PYTHON adds AWS's SDK
+kills: $(VENV)/installed-test  ## kill the gateway process and workers at random moments, while endpoints change, and upgrade under load; KILL_ROUNDS=3 kills seldom, SDK_PYTHON adds AWS's SDK
 	$(if $(SDK_PYTHON),SDK_PYTHON=$(abspath $(SDK_PYTHON))) $(BIN)/python -m pytest -s --loops=one $(PYTEST_ARGS) \
 		tests/gateway/workers/killed_processes_check.py tests/gateway/workers/killed_deployments_check.py \
 		tests/gateway/workers/upgrade_check.py

@@ -32,8 +32,8 @@ REDIAL_PAUSE: Final = 0.1
 DIAL_TIMEOUT: Final = 2.0
 
 #: Seconds for the next parent to come after one that hands over. Requests wait for it, and no
-#: request waits longer in the queue of the parent's socket.
-HANDOVER_TIMEOUT: Final = 20.0
+#: request waits longer in the queue of the parent's socket. A client with 20 s gets its 503.
+HANDOVER_TIMEOUT: Final = 15.0
 
 #: Messages to the parent that wait as long.
 MAX_HELD_MESSAGES: Final = 1024

@@ -33,8 +33,8 @@ from tests.processes import ready_url
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "20"))
 
-#: Seconds between two rounds, at most.
-LONGEST = 2.0
+#: Seconds between two rounds, at most. After each end within two seconds the next start waits longer.
+LONGEST = 4.0
 
 #: Seconds until changes work again from a gateway process's start, and until a worker accepts. The
 #: median counts: other programs on the machine may hold up any round.
