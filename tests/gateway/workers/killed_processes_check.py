@@ -33,7 +33,7 @@ from tests.processes import ready_url
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "20"))
 
-#: Seconds between two rounds, at most. After each end within two seconds the next start waits longer.
+#: Seconds between two rounds, at most. An end within two seconds makes the next start wait longer.
 LONGEST = 4.0
 
 #: Seconds until changes work again from a gateway process's start, and until a worker accepts. The
