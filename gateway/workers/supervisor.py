@@ -95,8 +95,7 @@ class GatewaySupervisor:
        SIGINT wait for the next one, which reads the settings anyway.
     4. It reaps its children, which those of a dead gateway process are too, and notes the exit
        status of those that have an entry.
-    5. A gateway process that a signal kills while it ends is followed by one more, which is told to
-       end and finishes the drain.
+    5. If a signal kills a gateway process while it ends, one more finishes the drain.
     6. When a gateway process hands over, it executes its command line, which may be new code, and
        goes on as the same process with the same entries. SIGTERM or SIGINT during that is for the
        next gateway process, of the same code.
@@ -196,10 +195,9 @@ class GatewaySupervisor:
         if number in _ENDING:
             self._is_stopping = True
             self._starts_at = 0.0
-        unsent = self._waiting if self._parent is None else self._parent.unsent
         told = Signalled(number)
-        is_of_use = self._parent is not None or _ends(told)
-        if is_of_use and unsent.count(told) < _MOST_UNSENT:
+        unsent = self._waiting if self._parent is None else self._parent.unsent
+        if (self._parent or _ends(told)) and unsent.count(told) < _MOST_UNSENT:
             unsent.append(told)
 
     def _reap(self) -> None:
@@ -247,7 +245,6 @@ class GatewaySupervisor:
         if pid < 0:
             log.error(LogLine("no gateway process can be forked", reason=os.strerror(-pid)))
             self._parent_ended(self._parent, 1)
-            self._starts_at = time.monotonic() + self._pause
 
     def _parent_ended(self, parent: _Parent, status: int) -> None:
         parent.close()
@@ -256,12 +253,10 @@ class GatewaySupervisor:
         if self._is_stopping and not self._waiting:
             was_killed = status < 0 and self._has_been_up and not self._ends_again
             if self._hands_over or was_killed:
-                self._ends_again = was_killed
+                self._ends_again |= was_killed
                 self._waiting.append(Signalled(signal.SIGTERM))
         if (self._is_stopping and not self._waiting) or not self._has_been_up:
-            self._status = 128 - status if status < 0 else status
-            if not self._is_stopping:
-                self._status = self._status or 1
+            self._status = (128 - status if status < 0 else status) or int(not self._is_stopping)
             return
         if self._hands_over:
             self._execute()
@@ -271,7 +266,8 @@ class GatewaySupervisor:
             self._pause = RESTART_SHORTEST
         line = "the gateway process has ended; another one starts"
         log.error(LogLine(line, status=status, pause=self._pause))
-        self._starts_at = 0.0 if self._waiting else now + self._pause
+        is_awaited = self._waiting and parent.pid > 0  # else the fork has failed
+        self._starts_at = 0.0 if is_awaited else now + self._pause
         self._pause = min(2 * self._pause, RESTART_LONGEST)
 
     def _execute(self) -> None:
