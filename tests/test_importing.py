@@ -139,7 +139,7 @@ NOT_NEEDED = (
     "partway.gateway.settings.endpoint_reader",
     "partway.gateway.fleet.kept_instances",
     "partway.gateway.fleet.processes.child",
-    "partway.gateway.fleet.gpus",
+    "partway.gateway.fleet.launchers.gpus",
     "partway.gateway.fleet.launched_provisions",
     "partway.gateway.fleet.launchers.containers",
     "partway.gateway.fleet.launchers.engine",

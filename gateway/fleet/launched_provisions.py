@@ -17,10 +17,10 @@ from uuid import uuid4
 
 from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoint import Containers, Image, Program, Source
-from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
+from partway.gateway.fleet.launchers.gpus import GpuShares
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, RunningContainer
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import LEFTOVERS_LOOK_TIMEOUT, LEFTOVERS_TIMEOUT

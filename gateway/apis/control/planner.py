@@ -9,7 +9,7 @@ from pathlib import Path
 from partway.gateway.apis.control.endpoint_plans import ApiSurroundings, DeploymentPlan, planned
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.fleet.endpoint import Endpoint
-from partway.gateway.fleet.gpus import gpus_of_this_machine
+from partway.gateway.fleet.launchers.gpus import gpus_of_this_machine
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoint import Image
-from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
@@ -39,6 +38,7 @@ from partway.gateway.fleet.launchers.engine_request import (
     container_request,
     made_of,
 )
+from partway.gateway.fleet.launchers.gpus import GpuShares
 from partway.gateway.fleet.launchers.images import SHIPPED, is_image
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.launchers.model_folder import identity_of_folder

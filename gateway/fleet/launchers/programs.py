@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from partway.gateway.fleet.endpoint import Program
-from partway.gateway.fleet.gpus import VISIBLE, GpuShares
 from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.empty_model import KeptEmptyModelDir
+from partway.gateway.fleet.launchers.gpus import VISIBLE, GpuShares
 from partway.gateway.fleet.launchers.kept_programs import (
     AdoptedProgram,
     KeptProgram,

@@ -17,7 +17,6 @@ import pytest
 
 from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.endpoint import Image, InstanceTimes
-from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_answers import NoEngine
 from partway.gateway.fleet.launchers.engine_client import EngineClient
@@ -27,6 +26,7 @@ from partway.gateway.fleet.launchers.engine_request import (
     container_request,
     made_of,
 )
+from partway.gateway.fleet.launchers.gpus import GpuShares
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.limits import (
     ENGINE_REMOVAL_TIMEOUT,

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from partway.gateway.fleet.endpoint import Program, Source
-from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers import process
+from partway.gateway.fleet.launchers.gpus import GpuShares
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.process import HOST, ContainerProcess
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
@@ -427,7 +427,7 @@ async def test_what_gpus_there_are_is_found_out_once(launch, monkeypatch):
         await asyncio.sleep(0)
         return ("GPU-a", "GPU-b")
 
-    monkeypatch.setattr("partway.gateway.fleet.gpus.gpus_of_this_machine", look)
+    monkeypatch.setattr("partway.gateway.fleet.launchers.gpus.gpus_of_this_machine", look)
     await launch(*IDLE)
     assert looks == []
     await asyncio.gather(*(launch(*IDLE, gpus=1) for _ in range(2)))

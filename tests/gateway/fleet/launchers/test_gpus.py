@@ -1,4 +1,4 @@
-"""partway.gateway.fleet.gpus: what nvidia-smi says is said by a script in its place."""
+"""partway.gateway.fleet.launchers.gpus: what nvidia-smi says is said by a script in its place."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet import gpus
-from partway.gateway.fleet.gpus import GpuShares, gpus_of_this_machine
+from partway.gateway.fleet.launchers import gpus
+from partway.gateway.fleet.launchers.gpus import GpuShares, gpus_of_this_machine
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from tests.gateway.fleet.waiting import soon
 
@@ -126,7 +126,7 @@ async def test_which_there_are_is_found_out_once(anyio_backend, monkeypatch):
     async def look():
         return found.pop(0)
 
-    monkeypatch.setattr("partway.gateway.fleet.gpus.gpus_of_this_machine", look)
+    monkeypatch.setattr("partway.gateway.fleet.launchers.gpus.gpus_of_this_machine", look)
     shares = GpuShares()
     for _ in range(2):
         await shares.find()
