@@ -238,7 +238,7 @@ def _refusal(head: AnswerHead, said: bytes) -> AskFailed:
 
 
 def _stopped() -> ContainerBroke:
-    return ContainerBroke("the instance was stopped before it had answered")
+    return ContainerBroke("the instance was stopped or lost before it had answered")
 
 
 def _of_several(error: ContainerError) -> AskFailed:

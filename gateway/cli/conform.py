@@ -20,7 +20,7 @@ from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.images import ENGINE_SCHEME, is_image
-from partway.gateway.fleet.processes.commands import unexpanded_variables
+from partway.gateway.fleet.processes.unexpanded import unexpanded_variables
 from partway.gateway.plain_text import safe, safe_lines
 from partway.gateway.storage.files import is_file_or_folder
 from partway.gateway.terminal import console_for, print_line

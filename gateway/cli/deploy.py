@@ -20,7 +20,8 @@ from partway.gateway.cli.admin_client import GatewayNotAsked, add_data_dir, find
 from partway.gateway.cli.deployment_client import AskedDeployment, EndpointSaid
 from partway.gateway.cli.endpoint_table import ChangesSeen, table
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
-from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
+from partway.gateway.fleet.processes.commands import command_words
+from partway.gateway.fleet.processes.unexpanded import unexpanded_variables
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState, EndpointStatus, InstanceStatus
 from partway.gateway.plain_text import safe_lines

@@ -15,7 +15,8 @@ from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
+from partway.gateway.fleet.processes.commands import command_words
+from partway.gateway.fleet.processes.unexpanded import unexpanded_variables
 from partway.gateway.network.dialling import Address
 from partway.gateway.plain_text import safe
 from partway.gateway.streams.invocation_target import InvocationTarget

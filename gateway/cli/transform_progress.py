@@ -16,7 +16,7 @@ from rich.text import Text
 from partway.gateway.batch.results import FileOutcome, FileState
 from partway.gateway.batch.results import Progress as JobProgress
 from partway.gateway.fleet.instance import NOT_READY
-from partway.gateway.fleet.processes.commands import NOT_EXPANDED
+from partway.gateway.fleet.processes.unexpanded import NOT_EXPANDED
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for, print_line
 from partway.gateway.timing.clock import Clock, Timer

@@ -95,5 +95,5 @@ def answer_too_large(most_bytes: float) -> ContainerError:
 
 
 def stopped() -> ContainerBroke:
-    """Make the error for a request that outlives the drain of its instance."""
-    return ContainerBroke("the instance was stopped before it had answered")
+    """Make the error for a request that outlives the drain of its instance, or its loss."""
+    return ContainerBroke("the instance was stopped or lost before it had answered")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from partway.gateway.fleet.endpoint import Endpoint, Variant
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.instance_group import Group, MakeInstance
-from partway.gateway.fleet.processes.commands import warn_of_variables
 from partway.gateway.fleet.routing.router import RoutedVariant
 from partway.gateway.fleet.status import EndpointState, EndpointStatus, VariantStatus
 from partway.gateway.timing.clock import Clock
@@ -306,7 +305,6 @@ class Deployment:
         return {k: v for each in versions if each is not None for k, v in each.groups.items()}
 
     def _group(self, endpoint: Endpoint, variant: Variant, *, awaited: bool) -> Group:
-        warn_of_variables(endpoint.name, variant)
         make = self._maker(endpoint)
         return Group(
             *(endpoint.name, variant, self._versions, make, self._clock),

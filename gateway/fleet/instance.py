@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from partway.gateway.fleet.health.ping_each import ping_each
 from partway.gateway.fleet.health.ping_pace import PingPace
 from partway.gateway.fleet.health.rules import InstanceRules
 from partway.gateway.fleet.instance_context import InstanceContext, Making
-from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
+from partway.gateway.fleet.launchers.launcher import LaunchError, Loss, RunningContainer
 from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
@@ -31,6 +30,7 @@ NOT_READY: Final = "instance is not ready"
 _LINES: Final = {
     InstanceState.STARTING: "instance starting",
     InstanceState.IN_SERVICE: "instance in service",
+    InstanceState.UNREACHABLE: "instance unreachable",
     InstanceState.DRAINING: "instance draining",
     InstanceState.STOPPED: "instance stopped",
     InstanceState.FAILED: "instance failed",
@@ -79,6 +79,7 @@ class Instance:
         self._variant = variant
         self._launcher = making.launcher
         self._order = making.order
+        self._pass_output = making.pass_output
         self._output = making.output
         self._place_of = making.place_of
         self._load = making.load
@@ -96,7 +97,7 @@ class Instance:
         )
         start = making.start
         self._slow_start = None if start is None else start(self._clock, self._warn_of_slow_start)
-        self._is_ending = False  # one of several containers has ended
+        self._loss: Loss | None = None
         self._told = asyncio.Event()
         self._hastened = asyncio.Event()
         self._unloaded = asyncio.Event()
@@ -122,7 +123,7 @@ class Instance:
     def in_rotation(self) -> bool:
         return (
             self.state is InstanceState.IN_SERVICE
-            and not (self._is_ending or self._told.is_set())
+            and not (self._loss or self._told.is_set())
             and self._rules.health is not InstanceHealth.UNHEALTHY
         )
 
@@ -133,6 +134,7 @@ class Instance:
             InstanceState.PENDING,
             InstanceState.STARTING,
             InstanceState.IN_SERVICE,
+            InstanceState.UNREACHABLE,
         }
         return alive and not self._told.is_set()
 
@@ -211,6 +213,9 @@ class Instance:
         if running is None:
             self._happens(Happening.TOLD_TO_STOP)
             return
+        self._pass_output(running)
+        running.watch(lambda: self._lost(running.loss))
+        self._lost(running.loss)
         self.place = self._place_of(running)
         self._happens(Happening.LAUNCHED)
         ended = asyncio.create_task(running.wait(), name=f"end of {self.id}")
@@ -221,8 +226,14 @@ class Instance:
             await ended
 
     async def _launch(self) -> RunningContainer:
-        order = dataclasses.replace(await self._order(), on_first_end=self._one_has_ended)
-        return await self._launcher.launch(order)
+        seconds = self._launcher.address_timeout
+        if seconds is None:
+            return await self._launcher.launch(self._order)
+        try:
+            async with time_limit(self._clock, seconds):
+                return await self._launcher.launch(self._order)
+        except TimeoutError:
+            raise LaunchError(f"it has no address after {seconds:g} s", passing=True) from None
 
     async def _live_with(
         self, running: RunningContainer, ended: asyncio.Task[object], began: float
@@ -239,6 +250,7 @@ class Instance:
                 self._around.launched(self._endpoint, self._variant.name, seconds)
             self._served_since = self._clock.time()
             self._happens(Happening.READY)
+            self._lost(running.loss)
             await self._until(ended, self._watch())
         if ended.done():
             self.start_failure = StartFailure.ENDED
@@ -333,11 +345,19 @@ class Instance:
             await asyncio.get_running_loop().create_future()  # until it is cancelled
         while True:
             await self._pace.until_next()
+            if self._loss:  # it cannot answer
+                continue
             try:
                 troubles = await self._ping()
             except OutOfDescriptors:  # nothing is known of its health
                 continue
-            if self._is_ending or not self._rules.pinged(troubles):
+            if self._loss:
+                continue
+            launched = troubles.keys() - {*self._attached}
+            has_changed = self._rules.pinged(troubles)
+            if self.state is InstanceState.UNREACHABLE and not any(map(troubles.get, launched)):
+                self._happens(Happening.READY)
+            if not has_changed:
                 continue
             if self._rules.is_lost:
                 return
@@ -353,7 +373,8 @@ class Instance:
         self._since = self._around.wall_clock()
         self.reason = "\n".join((reason, *said)) if reason else self.reason
         failed = self.state is InstanceState.FAILED
-        level = logging.WARNING if failed or what is Happening.UNHEALTHY else logging.INFO
+        is_worse = failed or what in (Happening.UNHEALTHY, Happening.UNREACHABLE)
+        level = logging.WARNING if is_worse else logging.INFO
         self._log(level, _LINES[self.state], reason=self.reason)
         self._on_change(self)
 
@@ -383,10 +404,23 @@ class Instance:
             ),
         )
 
-    def _one_has_ended(self) -> None:
-        """Take nothing more: the other containers are killed, which may take seconds."""
-        self._is_ending = True
-        self._on_change(self)
+    def _lost(self, loss: Loss | None) -> None:
+        """Take nothing while it is lost; streams on one that cannot be reached end at once.
+
+        Of several containers one may be gone, and the others being killed.
+        """
+        self._loss = loss
+        if loss is Loss.UNREACHABLE:
+            if self.state is InstanceState.IN_SERVICE:
+                self._happens(Happening.UNREACHABLE)
+            self._load.cut(is_lost=True)
+        elif loss:
+            self._on_change(self)
+        elif self.state is InstanceState.UNREACHABLE:
+            if self._variant.times.ping_interval:
+                self._pace.hurry()
+            else:
+                self._happens(Happening.READY)
 
 
 def _attached(variant: Variant) -> Collection[str]:

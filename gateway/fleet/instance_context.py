@@ -6,15 +6,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from partway.gateway.fleet.endpoint import Place, Source
+from partway.gateway.fleet.endpoint import Place, Variant
 from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningContainer
 from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.timing.clock import Clock
 
 if TYPE_CHECKING:
     from partway.gateway.fleet.health.slow_start import SlowStart
-    from partway.gateway.storage.model_data.model_data import HeldData
-    from partway.gateway.storage.places.pinned_path import PinnedPath
 
 #: Asks a container's ``/ping`` and allows so many seconds for the answer. Returns None for status
 #: 200, else what was wrong. Raises OutOfDescriptors if the container could not be asked.
@@ -64,14 +62,10 @@ class Means:
 
     Attributes:
         output: opens the receiver of a container's output, by container id and endpoint name.
-        model_data: brings model data onto disk. Arguments: their name, the principal who must be
-            allowed to read them, and the pinned path (see :class:`~.endpoint.Variant`). Raises
-            ModelDataError.
     """
 
-    launcher: Callable[[Source], Launcher]
+    launcher: Callable[[Variant], Launcher]
     output: Callable[[str, str], CapturedOutput]
-    model_data: Callable[[str, str | None, PinnedPath | None], Awaitable[HeldData]]
     around: InstanceContext
 
 
@@ -80,14 +74,15 @@ class Making:
     """The parts of one instance.
 
     Attributes:
-        order: makes the order, once everything it needs is there; may raise LaunchError.
         start: makes the wait for readiness, from a clock and a function that is called on a slow
             start; None for an attached instance, which is in service at once.
+        pass_output: has the output of its containers passed to their receivers.
     """
 
     launcher: Launcher
-    order: Callable[[], Awaitable[Order]]
+    order: Order
     place_of: Callable[[RunningContainer], Place]
     output: SaidLast
     load: InstanceLoad
     start: Callable[[Clock, Callable[[float, str], object]], SlowStart] | None = None
+    pass_output: Callable[[RunningContainer], object] = lambda _: None

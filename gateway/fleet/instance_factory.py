@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Place, Variant
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.instance_context import NO_OUTPUT, Making, Means
-from partway.gateway.fleet.launchers.launcher import Order, no_output
+from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.routing.router import InstanceLoad, Router
 
 if TYPE_CHECKING:
@@ -71,13 +71,9 @@ class InstanceMaker:
 
     def _attached(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
         """Make an instance from its address alone: it needs no output and no model data."""
-
-        async def order() -> Order:
-            return Order(name, self._endpoint.name, variant, number, None, no_output)
-
         return Making(
-            self._means.launcher(variant.source),
-            order,
+            self._means.launcher(variant),
+            Order(name, self._endpoint.name, variant, number),
             lambda running: Place.of(self._endpoint, variant, running.address),
             NO_OUTPUT,
             load,

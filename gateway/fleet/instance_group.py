@@ -140,6 +140,8 @@ class Group:
             trouble = "its instances do not start"
         elif self.trouble:
             trouble = "its instances have failed, and are being started again"
+        elif any(each.state is InstanceState.UNREACHABLE for each in self.instances):
+            trouble = "its instances cannot be reached"
         elif any(each.state is InstanceState.IN_SERVICE for each in self.instances):
             trouble = "its instances do not answer their pings (the gateway's log says why)"
         else:

@@ -1,10 +1,9 @@
-"""Launch orders for instances, and the model data that the instances share."""
+"""Launch orders for the instances of a variant, and where their output goes."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 
 from partway.gateway.fleet.container_ids import container_id
@@ -12,16 +11,10 @@ from partway.gateway.fleet.endpoint import Attached, Containers, Endpoint, Place
 from partway.gateway.fleet.health.slow_start import SlowStart
 from partway.gateway.fleet.instance_context import CapturedOutput, Making, Means
 from partway.gateway.fleet.launchers.containers import RunningContainers
-from partway.gateway.fleet.launchers.launcher import (
-    LaunchError,
-    Order,
-    RunningContainer,
-    no_output,
-)
+from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningContainer
 from partway.gateway.fleet.limits import LAST_LINES
+from partway.gateway.fleet.processes.unexpanded import warn_of_variables
 from partway.gateway.fleet.routing.router import InstanceLoad
-from partway.gateway.storage.model_data.model_data import HeldData, ModelDataError
-from partway.gateway.timing.deadlines import time_limit
 
 
 class ContainerOutputs:
@@ -49,18 +42,16 @@ class ContainerOutputs:
 
 
 class LaunchOrders:
-    """Makes orders for the instances of one version of an endpoint.
+    """Makes orders for the instances of one version of a variant.
 
-    The first instance fetches the model data, which stay until :meth:`close`. A replacement
-    therefore needs no network and has the same data.
+    Its launchers keep what the instances share, such as model data, until :meth:`close`.
     """
 
     def __init__(self, means: Means, endpoint: Endpoint) -> None:
         self._means = means
         self._endpoint = endpoint
-        self._acquiring = asyncio.Lock()
-        self._data: dict[str, HeldData] = {}  # by the container's host name
-        self._closed = False
+        self._version = secrets.token_hex(8)
+        self._launchers: set[Launcher] = set()
 
     def making(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
         """Prepare the parts of one instance; its output is open from here on.
@@ -71,93 +62,44 @@ class LaunchOrders:
             hostname: self._means.output(container_id(name, hostname), self._endpoint.name)
             for hostname in [each.hostname for each in variant.containers] or [""]
         }
+        if not self._launchers:
+            warn_of_variables(self._endpoint.name, variant)
+        launcher = self._means.launcher(variant)
+        self._launchers.add(launcher)
         return Making(
-            self._means.launcher(variant.source),
-            lambda: self._order(name, variant, number, outputs),
+            *(launcher, self._order(name, variant, number)),
             lambda running: _place(self._endpoint, variant, running),
             ContainerOutputs(outputs) if variant.containers else outputs[""],
             load,
             SlowStart if variant.launched else None,
+            lambda running: pass_outputs(running, outputs),
         )
 
     def close(self) -> None:
         """Release what the instances have shared; all of them must have ended."""
-        self._closed = True
-        held, self._data = self._data, {}
-        for data in held.values():
-            data.release()
+        for launcher in self._launchers:
+            launcher.release(self._version)
 
-    async def _order(
-        self, name: str, variant: Variant, number: int, outputs: Mapping[str, CapturedOutput]
-    ) -> Order:
-        """Make the order for an instance, once everything it needs is there.
-
-        Raises:
-            LaunchError: the model data are not available.
-        """
-        endpoint = self._endpoint.name
-        if not variant.containers:
-            data = await self._held(variant)
-            return _order(name, endpoint, variant, number, data, outputs[""].feed)
+    def _order(self, name: str, variant: Variant, number: int) -> Order:
+        endpoint, version = self._endpoint.name, self._version
         orders = []
         for each in variant.containers:
             one, own = variant.of(each), container_id(name, each.hostname)
-            try:
-                data = await self._held(one, each.hostname)
-            except LaunchError as error:
-                why = f"{each.hostname}: {error}"
-                raise LaunchError(why, passing=error.passing, waits=error.waits) from error
             # A container outside the gateway has one URL for all instances.
             its_number = 0 if isinstance(one.source, Attached) else number
-            feed = outputs[each.hostname].feed
-            orders.append(_order(own, endpoint, one, its_number, data, feed))
-        return Order(name, endpoint, variant, number, None, no_output, tuple(orders))
-
-    async def _held(self, variant: Variant, hostname: str = "") -> HeldData | None:
-        """Fetch the model data of a container, once for all instances.
-
-        Raises:
-            LaunchError: the model data are not available.
-        """
-        if variant.model_data is None:
-            return None
-        async with self._acquiring:
-            data = self._data.get(hostname)
-            if data is None:
-                data = await self._acquire(variant, variant.model_data)
-                if self._closed:
-                    data.release()
-                    raise LaunchError(
-                        "the instance was stopped while its model data were fetched", passing=False
-                    )
-                self._data[hostname] = data
-            return data
-
-    async def _acquire(self, variant: Variant, model_data: str) -> HeldData:
-        seconds = variant.times.download_timeout
-        limit = nullcontext() if seconds is None else time_limit(self._means.around.clock, seconds)
-        try:
-            async with limit:
-                return await self._means.model_data(model_data, variant.model_maker, variant.pinned)
-        except ModelDataError as error:
-            why = f"model data: {error}"
-            raise LaunchError(why, passing=error.passing, waits=error.waits) from None
-        except TimeoutError:
-            why = f"model data: they did not arrive within {seconds:g} s"
-            raise LaunchError(why, passing=True) from None
+            orders.append(Order(own, endpoint, one, its_number, version))
+        return Order(name, endpoint, variant, number, version, tuple(orders))
 
 
-def _order(
-    instance: str,
-    endpoint: str,
-    variant: Variant,
-    number: int,
-    data: HeldData | None,
-    output: Callable[[bytes], None],
-) -> Order:
-    if data is None:
-        return Order(instance, endpoint, variant, number, None, output)
-    return Order(instance, endpoint, variant, number, data.path, output, opened=data.opened)
+def pass_outputs(running: RunningContainer, outputs: Mapping[str, CapturedOutput]) -> None:
+    """Have the output of each container of an instance passed on.
+
+    Args:
+        outputs: by host name, which is empty for an only container.
+    """
+    each = running.each if isinstance(running, RunningContainers) else {"": running}
+    for hostname, container in each.items():
+        container.pass_output(outputs[hostname].feed)
 
 
 def _place(endpoint: Endpoint, variant: Variant, running: RunningContainer) -> Place:

@@ -16,12 +16,20 @@ from typing import Final
 from uuid import uuid4
 
 from partway.gateway.fleet.container_ids import instance_of
-from partway.gateway.fleet.endpoint import Containers, Image, Program, Source
-from partway.gateway.fleet.instance_context import CapturedOutput
+from partway.gateway.fleet.endpoint import (
+    Attached,
+    Containers,
+    Image,
+    Program,
+    Source,
+    Variant,
+)
+from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.gpus import GpuShares
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, RunningContainer
+from partway.gateway.fleet.launchers.local_models import LocalModels, ModelDataFirst
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import LEFTOVERS_LOOK_TIMEOUT, LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.output.capture import OutputFolder
@@ -61,7 +69,7 @@ class LaunchedProvisions:
         data: DataDirectory | None,
         quota: int,
         refusal: Callable[[str, str], str],
-        launcher: Callable[[Source], Launcher],
+        launcher: Callable[[Variant], Launcher],
         kept: KeptState | None = None,
         is_kept: Callable[[str], bool] = lambda _: False,
     ) -> None:
@@ -81,12 +89,13 @@ class LaunchedProvisions:
         self._in_use: list[HeldData] = []  # used by a killed gateway's containers
         self._may_still_run = False
         self._gpus = GpuShares()
+        self.models = LocalModels(self._acquire, clock)
         # It is made first of all: an earlier process's programs have GPUs.
-        self._programs = ProgramLauncher(self._gpus, kept=self._kept)
+        self._programs = ProgramLauncher(self._gpus, kept=self._kept, models=self.models)
         self._launchers: dict[type[Source], Launcher] = {Program: self._programs}
 
     def launcher(self, kind: type[Source]) -> Launcher:
-        """Return the launcher for a kind of source other than an attached one."""
+        """Return the launcher for a kind of source; for an attached one it fetches model data."""
         if kind not in self._launchers:
             self._launchers[kind] = self._made(kind)
         return self._launchers[kind]
@@ -117,28 +126,21 @@ class LaunchedProvisions:
         Args:
             is_awaited: whether an order for an instance's containers may still come.
         """
-        receivers: dict[str, CapturedOutput] = {}
-
-        def output(container: str, endpoint: str) -> CapturedOutput:
-            receivers[container] = self.output.open(container, endpoint)
-            return receivers[container]
 
         def awaited(container: str) -> bool:
             return is_awaited(instance_of(container))
 
-        found: dict[str, tuple[str, RunningContainer]] = {
-            **await self._programs.unclaimed(output, awaited)
-        }
+        found: dict[str, tuple[str, RunningContainer]] = {**await self._programs.unclaimed(awaited)}
         if (engine := self._engine_that_was_used()) is not None:
             try:
                 async with time_limit(self._clock, LEFTOVERS_TIMEOUT):
-                    found.update(await engine.unclaimed(output, awaited))
+                    found.update(await engine.unclaimed(awaited))
             except (LaunchError, TimeoutError) as error:
                 reason = str(error) or "the engine does not answer"
                 log.warning(LogLine("leftover containers may still run", reason=reason))
                 self._may_still_run = True
         return [
-            UnclaimedContainer(container, endpoint, running, receivers[container])
+            UnclaimedContainer(container, endpoint, running, self.output.open(container, endpoint))
             for container, (endpoint, running) in found.items()
         ]
 
@@ -158,10 +160,10 @@ class LaunchedProvisions:
             each.release()
         self._in_use.clear()
 
-    async def acquire(
+    async def _acquire(
         self, source: str, maker: str | None = None, pinned: PinnedPath | None = None
     ) -> HeldData:
-        """Acquire model data; see :attr:`.instance_context.Means.model_data`."""
+        """Acquire model data; see :data:`.launchers.local_models.Acquire`."""
         async with self._taking_over:
             if self._model_data is None:
                 if self._data is not None:
@@ -194,10 +196,14 @@ class LaunchedProvisions:
                 held.push_async_callback(launcher.aclose)
 
     def _made(self, kind: type[Source]) -> Launcher:
+        if kind is Attached:
+            return ModelDataFirst(AttachLauncher(), self.models)
         if kind is Containers:
-            return ContainersLauncher(self._launcher_of_any)
+            return ContainersLauncher(self._launcher_of_any, self.models)
         gateway, key = self._id_and_key()
-        return EngineLauncher(gateway, key=key, gpus=self._gpus, is_kept=self._is_kept)
+        return EngineLauncher(
+            gateway, key=key, gpus=self._gpus, is_kept=self._is_kept, models=self.models
+        )
 
     def _id_and_key(self) -> tuple[str, bytes]:
         """Return what later gateways must know, to find and to recognise containers."""

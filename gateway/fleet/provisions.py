@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from partway.gateway.fleet.endpoint import Attached, Source
+from partway.gateway.fleet.endpoint import Attached, Variant
 from partway.gateway.fleet.health.ping_scheduler import Pinging
 from partway.gateway.fleet.instance_context import CapturedOutput, InstanceContext, Means
 from partway.gateway.fleet.launchers.attached import AttachLauncher
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from partway.gateway.fleet.routing.router import InstanceLoad
     from partway.gateway.fleet.unclaimed_instances import UnclaimedInstances
     from partway.gateway.kept_state import KeptState
-    from partway.gateway.storage.model_data.model_data import HeldData
-    from partway.gateway.storage.places.pinned_path import PinnedPath
 
 
 class Provisions:
@@ -69,7 +67,7 @@ class Provisions:
         self._attached = AttachLauncher()
         self._of_launched: LaunchedProvisions | None = None
         around = InstanceContext(Pinging(clock), clock, time.time, launched)
-        self.means = Means(self._launcher, self._output, self._acquire, around)
+        self.means = Means(self._launcher, self._output, around)
 
     async def remove_leftovers(self, but: Callable[[str, str], bool] | None = None) -> None:
         """Remove containers that a killed gateway with the same data has left to an engine.
@@ -128,15 +126,10 @@ class Provisions:
             )
         return self._of_launched
 
-    def _launcher(self, source: Source) -> Launcher:
-        if isinstance(source, Attached):
+    def _launcher(self, variant: Variant) -> Launcher:
+        if isinstance(variant.source, Attached) and variant.model_data is None:
             return self._attached
-        return self._launched().launcher(type(source))
+        return self._launched().launcher(type(variant.source))
 
     def _output(self, container: str, endpoint: str) -> CapturedOutput:
         return self._launched().output.open(container, endpoint)
-
-    async def _acquire(
-        self, source: str, maker: str | None = None, pinned: PinnedPath | None = None
-    ) -> HeldData:
-        return await self._launched().acquire(source, maker, pinned)

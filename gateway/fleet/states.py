@@ -12,6 +12,7 @@ class InstanceState(StrEnum):
     PENDING = "Pending"
     STARTING = "Starting"
     IN_SERVICE = "InService"
+    UNREACHABLE = "Unreachable"
     DRAINING = "Draining"
     STOPPED = "Stopped"
     FAILED = "Failed"
@@ -22,6 +23,7 @@ class Happening(StrEnum):
     READY = "/ping answered with 200"
     NOT_STARTED = "could not be started, or not in time"
     ENDED = "its container ended by itself"
+    UNREACHABLE = "its place does not answer"
     UNHEALTHY = "missed its pings"
     TOLD_TO_STOP = "told to stop"
     EMPTIED = "nothing is open on it, and its container has ended"
@@ -45,8 +47,13 @@ TRANSITIONS: Final[Mapping[tuple[InstanceState, Happening], InstanceState]] = Ma
         (InstanceState.STARTING, Happening.ENDED): InstanceState.FAILED,
         (InstanceState.STARTING, Happening.TOLD_TO_STOP): InstanceState.DRAINING,
         (InstanceState.IN_SERVICE, Happening.ENDED): InstanceState.FAILED,
+        (InstanceState.IN_SERVICE, Happening.UNREACHABLE): InstanceState.UNREACHABLE,
         (InstanceState.IN_SERVICE, Happening.UNHEALTHY): InstanceState.DRAINING,
         (InstanceState.IN_SERVICE, Happening.TOLD_TO_STOP): InstanceState.DRAINING,
+        (InstanceState.UNREACHABLE, Happening.READY): InstanceState.IN_SERVICE,
+        (InstanceState.UNREACHABLE, Happening.ENDED): InstanceState.FAILED,
+        (InstanceState.UNREACHABLE, Happening.UNHEALTHY): InstanceState.DRAINING,
+        (InstanceState.UNREACHABLE, Happening.TOLD_TO_STOP): InstanceState.DRAINING,
         (InstanceState.DRAINING, Happening.TOLD_TO_STOP): InstanceState.DRAINING,
         (InstanceState.DRAINING, Happening.EMPTIED): InstanceState.STOPPED,
     }

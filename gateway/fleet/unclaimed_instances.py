@@ -13,9 +13,9 @@ from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, Place, Progr
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.instance_context import CapturedOutput, InstanceContext, Making
 from partway.gateway.fleet.kept_instances import KeptInstance, KeptInstances
-from partway.gateway.fleet.launch_orders import ContainerOutputs
+from partway.gateway.fleet.launch_orders import ContainerOutputs, pass_outputs
 from partway.gateway.fleet.launchers.containers import RunningContainers
-from partway.gateway.fleet.launchers.launcher import Order, RunningContainer, no_output
+from partway.gateway.fleet.launchers.launcher import Order, RunningContainer
 from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.fleet.states import InstanceState
@@ -149,16 +149,14 @@ def _making(
     containers: tuple[UnclaimedContainer, ...],
     load: InstanceLoad,
 ) -> Making:
-    async def order() -> Order:
-        return Order(instance, endpoint.name, endpoint.variants[0], 0, None, no_output)
-
     outputs = {hostname_of(each.id): each.output for each in containers}
     return Making(
         _Launched({hostname_of(each.id): each.running for each in containers}),
-        order,
+        Order(instance, endpoint.name, endpoint.variants[0], 0),
         lambda running: Place.of(endpoint, endpoint.variants[0], running.address),
         ContainerOutputs(outputs) if len(outputs) > 1 else containers[0].output,
         load,
+        pass_output=lambda running: pass_outputs(running, outputs),
     )
 
 
@@ -169,14 +167,19 @@ class _Launched:
         each: by host name, which is empty for an only container.
     """
 
+    address_timeout = None
+
     def __init__(self, each: Mapping[str, RunningContainer]) -> None:
         self._each = each
 
     async def launch(self, order: Order) -> RunningContainer:
         if len(self._each) > 1:
-            return RunningContainers(self._each, order.on_first_end)
+            return RunningContainers(self._each)
         (only,) = self._each.values()
         return only
+
+    def release(self, version: str) -> None:
+        """Do nothing: they have no version."""
 
     async def aclose(self) -> None:
         """Do nothing: the containers' own launchers are closed by others."""

@@ -119,7 +119,7 @@ class BidirectionalStream:
                 session = await self._open(exchange, front, lease, target)
                 self._streams.started(session, identity.principal, lambda: identity.stands(chain))
             session.start()
-            lease.ends_by(session.drain)
+            lease.ends_by(session.drain, session.container_lost)
             await session.closed()
 
     async def _open(self, exchange: Exchange, front: Front, lease: Lease, target: str) -> Session:

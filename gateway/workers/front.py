@@ -97,7 +97,7 @@ class WorkersFront:
     async def _open(self) -> None:
         gateway = self._gateway
         self._tables.begin()
-        gateway.router.on_cut = lambda instance: self._send(CutInstance(instance))
+        gateway.router.on_cut = lambda *cut: self._send(CutInstance(*cut))
         gateway.fleet.on_readiness = self._tell_readiness
         gateway.status.page_of_all = self._pages.page
         silent_hosts.on_suspected = self._tell_suspected

@@ -58,9 +58,14 @@ class Listen(msgspec.Struct, frozen=True, tag="listen"):
 
 
 class CutInstance(msgspec.Struct, frozen=True, tag="cut"):
-    """End everything that is open on an instance."""
+    """End everything that is open on an instance.
+
+    Attributes:
+        is_lost: whether the instance cannot be reached.
+    """
 
     instance: str
+    is_lost: bool = False
 
 
 class KeepOnly(msgspec.Struct, frozen=True, tag="keep-only"):

@@ -182,9 +182,9 @@ class GatewayWorker(Core):
                 self._tell_all()
             case SetReadiness(is_ready):
                 self._is_ready = is_ready
-            case CutInstance(instance):
+            case CutInstance(instance, is_lost):
                 if (load := self.router.loads.get(instance)) is not None:
-                    load.cut()
+                    load.cut(is_lost=is_lost)
             case KeepOnly(endpoints):
                 self.keep_only(endpoints)
             case Hasten():

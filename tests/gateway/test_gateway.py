@@ -21,7 +21,7 @@ from partway.gateway.apis.openai.errors import openai_object
 from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.apis.prediction.routes import HOST_PREDICT
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
-from partway.gateway.fleet.endpoint import Attached, Endpoint, Program
+from partway.gateway.fleet.endpoint import Attached, Endpoint, Program, Variant
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.output.capture import OutputFolder
@@ -445,7 +445,7 @@ async def test_what_cannot_be_given_back_keeps_none_of_the_rest(monkeypatch):
         monkeypatch.setattr(each, "aclose", aclose)
     provisions = Provisions(LoopClock())
     for source in (Program(("serve",)), Attached(())):
-        provisions.means.launcher(source)
+        provisions.means.launcher(Variant(source=source))
     with pytest.raises(OSError, match="the disk is full"):
         await provisions.aclose()
     assert given_back == [AttachLauncher, ProgramLauncher, OutputFolder]

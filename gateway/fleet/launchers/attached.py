@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from partway.gateway.fleet.endpoint import Attached
-from partway.gateway.fleet.launchers.launcher import LaunchError, Order
+from partway.gateway.fleet.launchers.launcher import LaunchError, LocalContainer, Order
 from partway.gateway.network.dialling import Address
 
 
@@ -20,11 +21,14 @@ class LetGo:
 
 
 @dataclass(frozen=True, slots=True)
-class AttachedContainer:
+class AttachedContainer(LocalContainer):
     """A container that runs outside the gateway; it is released, never stopped."""
 
     address: Address
     _let_go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def pass_output(self, receiver: Callable[[bytes], None]) -> None:
+        """Do nothing: its output goes elsewhere."""
 
     async def verify(self) -> None:
         """Accept whatever listens there."""
@@ -49,6 +53,8 @@ class AttachedContainer:
 class AttachLauncher:
     """Gives each instance of an :class:`~partway.gateway.fleet.endpoint.Attached` its address."""
 
+    address_timeout = None
+
     async def launch(self, order: Order) -> AttachedContainer:
         """Take the address with the instance's number.
 
@@ -64,6 +70,9 @@ class AttachLauncher:
                 passing=False,
             )
         return AttachedContainer(source.addresses[order.number])
+
+    def release(self, version: str) -> None:
+        """Do nothing: they share nothing."""
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""

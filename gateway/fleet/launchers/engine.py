@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoint import Image
 from partway.gateway.fleet.health.startup_pace import pinged
-from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
@@ -41,10 +40,12 @@ from partway.gateway.fleet.launchers.engine_request import (
 from partway.gateway.fleet.launchers.gpus import GpuShares
 from partway.gateway.fleet.launchers.images import SHIPPED, is_image
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
+from partway.gateway.fleet.launchers.local_models import LocalModels
 from partway.gateway.fleet.launchers.model_folder import identity_of_folder
 from partway.gateway.fleet.launchers.process import HOST
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.network.dialling import Address
+from partway.gateway.storage.model_data.model_data import HeldData
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
@@ -77,7 +78,10 @@ class EngineLauncher:
         is_kept: whether an earlier gateway process has kept an instance. Its containers are for
             that instance alone, and are not removed, since streams may be open on them.
         find: returns where the engine is; called until it succeeds.
+        models: the model data; folders of this machine are used in place by default.
     """
+
+    address_timeout = None  # a pull has limits of its own
 
     def __init__(
         self,
@@ -88,7 +92,9 @@ class EngineLauncher:
         clock: Clock | None = None,
         is_kept: Callable[[str], bool] = lambda _: False,
         find: Callable[[], str] = find_engine,
+        models: LocalModels | None = None,
     ) -> None:
+        self._models = LocalModels() if models is None else models
         self._gateway = gateway
         self._key = key or secrets.token_bytes()
         self._gpus = GpuShares() if gpus is None else gpus
@@ -112,6 +118,7 @@ class EngineLauncher:
         """
         source = order.variant.source
         assert isinstance(source, Image), "nothing else is for an engine"
+        data = await self._models.of(order)
         found = await self.image(source)
         vertex = order.variant.vertex
         if trouble := (why_not_started if vertex is None else why_vertex_not_started)(found):
@@ -121,13 +128,13 @@ class EngineLauncher:
             async with self._looking:
                 if not self._looked:
                     await self._look(engine)
-            made = await self._made(order, found)
+            made = await self._made(order, found, data)
             if (own := self._leftovers.claim_own(order, made)) is not None:
-                return await self._adopted(engine, own, order.output)
+                return await self._adopted(engine, own)
             if (taken := await self._taken_over(engine, order, made)) is not None:
                 return taken
             await self._removals.wait(self._going)  # they hold memory and GPUs
-            return await self._start(engine, order, made)
+            return await self._start(engine, order, made, data)
 
     async def image(self, source: Image) -> ImageConfiguration:
         """Return an image's configuration; pull the image if necessary.
@@ -141,6 +148,9 @@ class EngineLauncher:
             engine = await self._connected()
             found = None if source.pull == "always" else await engine.image(source.name)
             return found or await _pulled(engine, source)
+
+    def release(self, version: str) -> None:
+        self._models.release(version)
 
     async def aclose(self) -> None:
         self._give_up_leftovers(_nobody)
@@ -185,12 +195,11 @@ class EngineLauncher:
         return self._leftovers.has_unclaimed
 
     async def unclaimed(
-        self, output: Callable[[str, str], CapturedOutput], is_awaited: Callable[[str], bool]
+        self, is_awaited: Callable[[str], bool]
     ) -> Mapping[str, tuple[str, EngineContainer]]:
         """Adopt containers of kept instances that no order has taken, for the caller to end.
 
         Args:
-            output: opens the receiver of a container's output, by container id and endpoint name.
             is_awaited: whether an order for a container may still come.
 
         Returns:
@@ -202,11 +211,9 @@ class EngineLauncher:
         await self._looked_again()
         found = {}
         for each in self._leftovers.unclaimed(is_awaited):
-            receiver = output(each.instance, each.endpoint)
             try:
-                running = await self._adopted(await self._connected(), each, receiver.feed)
+                running = await self._adopted(await self._connected(), each)
             except (EngineAway, EngineRefusal) as error:
-                receiver.close()
                 about = {"container": each.id, "reason": str(error)}
                 log.warning(LogLine("a leftover container may still run", **about))
             else:
@@ -241,9 +248,7 @@ class EngineLauncher:
     def _is_kept_one(self, leftover: Leftover) -> bool:
         return self._is_kept(instance_of(leftover.instance))
 
-    async def _adopted(
-        self, engine: EngineClient, leftover: Leftover, output: Callable[[bytes], None]
-    ) -> EngineContainer:
+    async def _adopted(self, engine: EngineClient, leftover: Leftover) -> EngineContainer:
         """Adopt the container of a kept instance; its pings are the instance's affair."""
         self._own.add(leftover.instance)
         since = int(time.time())
@@ -257,7 +262,7 @@ class EngineLauncher:
         about |= {"instance": leftover.instance, "container": leftover.id}
         log.info(LogLine("running container adopted", **about))
         remove = self._remover(engine, leftover.instance)
-        return EngineContainer(engine, leftover.id, state, output, remove, self._clock, since)
+        return EngineContainer(engine, leftover.id, state, remove, self._clock, since)
 
     def _may_stay(self, leftover: Leftover) -> bool:
         return self._takes_over and self._gpus.keep(leftover.instance, leftover.gpus)
@@ -276,13 +281,13 @@ class EngineLauncher:
         removal.add_done_callback(self._going.discard)
         return removal
 
-    async def _made(self, order: Order, image: ImageConfiguration) -> str:
+    async def _made(self, order: Order, image: ImageConfiguration, data: HeldData | None) -> str:
         """Return a digest of what an ordered container is made of; empty if it cannot be known."""
         try:
-            folder = await identity_of_folder(order, self._clock)
+            folder = await identity_of_folder(data, self._clock)
         except OSError:  # a TimeoutError is one; the engine says what is wrong
             return ""
-        return made_of(order, image.id, folder, self._key)
+        return made_of(order, image.id, None if data is None else data.path, folder, self._key)
 
     async def _taken_over(
         self, engine: EngineClient, order: Order, made: str
@@ -310,7 +315,7 @@ class EngineLauncher:
         about |= {"instance": order.instance, "container": leftover.id}
         log.info(LogLine("running container adopted", **about, was=leftover.instance))
         remove = self._remover(engine, leftover.instance)
-        return EngineContainer(engine, leftover.id, state, order.output, remove, self._clock, since)
+        return EngineContainer(engine, leftover.id, state, remove, self._clock, since)
 
     async def _state_in_service(
         self, engine: EngineClient, leftover: Leftover, order: Order
@@ -337,26 +342,29 @@ class EngineLauncher:
             engine = self._engine = self._engine or kind(where, self._clock)
         return engine
 
-    async def _start(self, engine: EngineClient, order: Order, made: str) -> EngineContainer:
+    async def _start(
+        self, engine: EngineClient, order: Order, made: str, data: HeldData | None
+    ) -> EngineContainer:
         gpus = await self._gpus_for(order)
         instance, name = order.instance, self._name(order.instance)
         self._own.add(instance)
-        request = container_request(order, self._gateway, made=made, gpus=gpus)
+        model, opened = (None, None) if data is None else (data.path, data.opened)
+        request = container_request(order, model, self._gateway, made=made, gpus=gpus)
         # An engine finishes a creation even if the request for it is cancelled.
         creating = asyncio.create_task(engine.create(name, request))
         try:
             await asyncio.shield(creating)
-            await check_callers_folder(order.opened, self._clock)
+            await check_callers_folder(opened, self._clock)
             await engine.start(name)
             # The engine mounts by path, so the folder is checked again after the mount.
-            await check_callers_folder(order.opened, self._clock)
+            await check_callers_folder(opened, self._clock)
             state = await engine.state(name)
             _check_published(order, state)
         except BaseException:
             await self._removals.wait((self._remove(engine, name, instance, creating),))
             raise
         remove = self._remover(engine, instance)
-        return EngineContainer(engine, name, state, order.output, remove, self._clock)
+        return EngineContainer(engine, name, state, remove, self._clock)
 
     async def _gpus_for(self, order: Order) -> Sequence[str]:
         """Return an instance's own GPUs; none if only the engine knows the machine's GPUs."""

@@ -17,6 +17,7 @@ from partway.gateway.fleet.launchers.engine_answers import (
     EngineState,
 )
 from partway.gateway.fleet.launchers.engine_output import EngineOutput, EngineOutputError
+from partway.gateway.fleet.launchers.launcher import LocalContainer
 from partway.gateway.fleet.launchers.process import HOST, ProcessEnd
 from partway.gateway.fleet.limits import (
     ENGINE_RETRY_LONGEST,
@@ -26,6 +27,7 @@ from partway.gateway.fleet.limits import (
     OUTPUT_BURST,
     OUTPUT_RATE,
 )
+from partway.gateway.fleet.output.held_output import HeldOutput
 from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause, set_or_over, time_limit
@@ -79,7 +81,7 @@ def growing_waits() -> Iterator[float]:
         wait = min(2 * wait, ENGINE_RETRY_LONGEST)
 
 
-class EngineContainer:
+class EngineContainer(LocalContainer):
     """A started container, which its caller must end.
 
     Made by :class:`~partway.gateway.fleet.launchers.engine.EngineLauncher`. A lost engine does not
@@ -98,7 +100,6 @@ class EngineContainer:
         engine: EngineClient,
         name: str,
         state: EngineState,
-        output: Callable[[bytes], None],
         remove: Callable[[str], object],
         clock: Clock,
         since: int = 0,
@@ -107,7 +108,7 @@ class EngineContainer:
         self._name = name
         self.state = state
         self.ended: EngineEnd | None = None
-        self._output = output
+        self._output = HeldOutput()
         self._remove = remove
         self._clock = clock
         self._since = since
@@ -118,6 +119,9 @@ class EngineContainer:
     @property
     def address(self) -> Address:
         return Address(HOST, self.state.port or 0)  # none once it has ended
+
+    def pass_output(self, receiver: Callable[[bytes], None]) -> None:
+        self._output.pass_to(receiver)
 
     async def verify(self) -> None:
         """Accept: the engine itself holds the port."""
@@ -258,7 +262,7 @@ class EngineContainer:
         async with aclosing(self._engine.output(self._name, output.since)) as stream:
             async for data in stream:
                 for piece in output.feed(data):
-                    self._output(piece)
+                    self._output.feed(piece)
                     found = True
                 pace.draw(len(data), self._clock.time())
                 if wait := pace.overdrawn_for(self._clock.time()):

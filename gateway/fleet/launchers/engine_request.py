@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from partway.gateway.fleet.endpoint import Image, Variant
@@ -40,17 +41,18 @@ def container_name(gateway: str, instance: str) -> str:
 
 
 def container_request(
-    order: Order, gateway: str, *, made: str = "", gpus: Sequence[str] = ()
+    order: Order, model: Path | None, gateway: str, *, made: str = "", gpus: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the body of ``POST /containers/create``.
 
     Args:
         order: for an instance of an :class:`Image`.
+        model: its model directory; None for none.
         gateway: the id of the container's gateway.
         made: the digest of :func:`made_of`; empty if no other gateway may take the container over.
         gpus: the GPUs it gets; if none are named, the engine chooses.
     """
-    request = _request(order, gpus)
+    request = _request(order, model, gpus)
     labels = {
         GATEWAY_LABEL: gateway,
         **_whose(order),
@@ -58,24 +60,27 @@ def container_request(
         # Set even if empty: an engine adds the image's own labels, and an image must not be able to
         # tell the next gateway anything.
         MADE_OF_LABEL: made,
-        MODEL_LABEL: "" if order.model_dir is None else str(order.model_dir.absolute()),
+        MODEL_LABEL: "" if model is None else str(model.absolute()),
         GPUS_LABEL: ",".join(gpus),
     }
     return {**request, "Labels": labels}
 
 
-def made_of(order: Order, image: str, folder: tuple[int, int] | None, key: bytes) -> str:
+def made_of(
+    order: Order, image: str, model: Path | None, folder: tuple[int, int] | None, key: bytes
+) -> str:
     """Return a digest that is equal only for containers made of the same.
 
     Args:
         order: the order for the container.
         image: the id of its image, since a name may move to another image.
-        folder: device and inode of its model directory, since a container has mounted the folder
+        model: its model directory; None for none.
+        folder: device and inode of that directory, since a container has mounted the folder
             itself and not its path.
         key: hides the environment, which may hold secrets.
     """
     made = {
-        "request": _request(order, ()),
+        "request": _request(order, model, ()),
         "whose": _whose(order),
         "image": image,
         "folder": folder,
@@ -88,7 +93,7 @@ def _whose(order: Order) -> dict[str, str]:
     return {ENDPOINT_LABEL: order.endpoint, VARIANT_LABEL: order.variant.name}
 
 
-def _request(order: Order, gpus: Sequence[str]) -> dict[str, Any]:
+def _request(order: Order, model: Path | None, gpus: Sequence[str]) -> dict[str, Any]:
     variant = order.variant
     assert isinstance(variant.source, Image), "nothing else is for an engine"
     environment, port = dict(variant.environment), PORT
@@ -96,20 +101,20 @@ def _request(order: Order, gpus: Sequence[str]) -> dict[str, Any]:
     if (vertex := variant.vertex) is None:
         request["Cmd"] = ["serve"]  # clause 1.1-1
     else:  # it begins by its own ENTRYPOINT and CMD
-        storage, port = ("" if order.model_dir is None else ARTIFACTS), vertex.port
+        storage, port = ("" if model is None else ARTIFACTS), vertex.port
         environment |= vertex.environment(order.endpoint, variant.name, port, storage)
     request |= {
         "Env": [f"{name}={value}" for name, value in environment.items()],
         "ExposedPorts": {f"{port}/tcp": {}},
         "Tty": False,
-        "HostConfig": _host(order, variant, f"{port}/tcp", gpus),
+        "HostConfig": _host(variant, model, f"{port}/tcp", gpus),
     }
     if variant.container_hostname is not None:  # clause 1.1-7
         request["Hostname"] = variant.container_hostname
     return request
 
 
-def _host(order: Order, variant: Variant, port: str, gpus: Sequence[str]) -> dict[str, Any]:
+def _host(variant: Variant, model: Path | None, port: str, gpus: Sequence[str]) -> dict[str, Any]:
     host: dict[str, Any] = {
         "Init": False,  # clause 1.1-1, whatever the engine's default is
         "RestartPolicy": {"Name": "no"},  # the fleet starts new instances
@@ -122,12 +127,12 @@ def _host(order: Order, variant: Variant, port: str, gpus: Sequence[str]) -> dic
         "CapDrop": [*_DROPPED],
         "PidsLimit": ENGINE_PROCESSES,
     }
-    if order.model_dir is not None:  # clause 1.1-6
+    if model is not None:  # clause 1.1-6
         # Not "Binds", which splits a path at a colon and creates a missing path.
         host["Mounts"] = [
             {
                 "Type": "bind",
-                "Source": str(order.model_dir.absolute()),  # the engine's folder differs
+                "Source": str(model.absolute()),  # the engine's folder differs
                 "Target": ARTIFACTS,
                 "ReadOnly": True,
             }

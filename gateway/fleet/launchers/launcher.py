@@ -1,45 +1,37 @@
-"""The interface between the fleet and its launchers, for processes and engines alike."""
+"""The interface between the fleet and its launchers, wherever these have their instances."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from enum import StrEnum
 from typing import Protocol
 
 from partway.gateway.fleet.endpoint import Variant
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.network.dialling import Address
-from partway.gateway.storage.places.pinned_path import OpenFolder
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The order to launch one instance.
+    """The order to launch one instance: a value, which may be sent to another machine.
+
+    The launcher brings the variant's model data to where its instances run.
 
     Attributes:
         instance: its unique id, of letters, digits and hyphens.
         number: its number within the variant, from 0; attached instances each have an address.
-        model_dir: the read-only folder with the model's artifacts; None for none.
+        version: names the version of the variant, whose instances share their model data.
         containers: an order for each container, if it has several; ``instance`` of such an order is
             the container's id.
-        opened: the open folder ``model_dir``, if an API caller has named it.
-        on_first_end: called as soon as one of several containers has ended, before the others do.
     """
 
     instance: str
     endpoint: str
     variant: Variant
     number: int
-    model_dir: Path | None
-    output: Callable[[bytes], None]
+    version: str = ""
     containers: tuple[Order, ...] = ()
-    opened: OpenFolder | None = None
-    on_first_end: Callable[[], object] = lambda: None
-
-
-def no_output(_: bytes) -> None:
-    """Ignore a container's output."""
 
 
 class LaunchError(Exception):
@@ -66,12 +58,35 @@ class LaunchError(Exception):
         self.failure = failure
 
 
+class Loss(StrEnum):
+    #: Its place does not answer. It may come back, and so may its place.
+    UNREACHABLE = "unreachable"
+    #: It has ended, or never comes back.
+    GONE = "gone"
+
+
 class RunningContainer(Protocol):
     """A launched container, which its caller must end."""
 
     @property
     def address(self) -> Address:
         """Where it listens, or will; of several containers the first."""
+
+    @property
+    def loss(self) -> Loss | None:
+        """How it is lost; None while nothing is known. Of several the worst."""
+
+    def watch(self, on_loss: Callable[[], object]) -> None:
+        """Have a function called when :attr:`loss` has changed.
+
+        The end of an only container is told by :meth:`wait` alone.
+        """
+
+    def pass_output(self, receiver: Callable[[bytes], None]) -> None:
+        """Pass on its output from its start, as it comes; all of it before :meth:`wait` returns.
+
+        Until then output is held, up to a bound.
+        """
 
     async def verify(self) -> None:
         """Verify that this container is what answers at its address.
@@ -91,7 +106,7 @@ class RunningContainer(Protocol):
         """
 
     async def wait(self) -> object:
-        """Wait for its end, without a time limit.
+        """Wait until it is gone, without a time limit.
 
         Returns:
             How it has ended; its text completes "the container …".
@@ -108,15 +123,35 @@ class RunningContainer(Protocol):
         """Begin to end it at once; :meth:`wait` takes seconds at most from here on."""
 
 
+class LocalContainer:
+    """A container that is gone or not, but never out of reach."""
+
+    loss = None
+
+    def watch(self, on_loss: Callable[[], object]) -> None:
+        """Do nothing: only its end is ever told."""
+
+
 class Launcher(Protocol):
+    @property
+    def address_timeout(self) -> float | None:
+        """Seconds within which :meth:`launch` must give an address, else it is cancelled.
+
+        None for a launcher with limits of its own, such as for the pull of an image.
+        """
+
     async def launch(self, order: Order) -> RunningContainer:
         """Return a container as soon as it has an address, whether or not it is ready.
 
-        The container is started, or adopted from a killed gateway if it matches the order.
+        The container is started, or adopted from a killed gateway if it matches the order. After a
+        failure or a cancellation the next order may go to another place.
 
         Raises:
             LaunchError: it cannot be started. Nothing of it is left then, nor after a cancellation.
         """
+
+    def release(self, version: str) -> None:
+        """Release what the instances of a version have shared; all of them have ended."""
 
     async def aclose(self) -> None:
         """Release what the launcher holds, once all its containers have ended.

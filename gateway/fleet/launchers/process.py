@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.launchers.launcher import LaunchError, LocalContainer
 from partway.gateway.fleet.launchers.program_lookup import find_program, launch_error
 from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
@@ -21,6 +21,7 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
+from partway.gateway.fleet.output.held_output import HeldOutput
 from partway.gateway.fleet.output.rate_limit import OutputPace
 from partway.gateway.fleet.platform_interface import PORT_VARIABLE
 from partway.gateway.fleet.processes.child import Child
@@ -63,12 +64,14 @@ class Command:
         port: where it must listen; also in ``SAGEMAKER_BIND_TO_PORT``.
         environment: further variables, beside those of this process.
         cwd: the working directory; None for that of this process.
+        host: the address of this machine at which it must listen.
     """
 
     argv: Sequence[str]
     port: int
     environment: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
+    host: str = HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class ProcessEnd:
         return f"was ended by {names.get(-self.status, f'signal {-self.status}')}"
 
 
-class ContainerProcess:
+class ContainerProcess(LocalContainer):
     """A running container: the process that was started, and its process group.
 
     Made by :func:`launch`, or for a program that an earlier gateway process has started. The caller
@@ -119,6 +122,7 @@ class ContainerProcess:
         start_timeout: float = START_TIMEOUT,
         wait_for_all: bool = False,
         on_end: Callable[[], None],
+        output: HeldOutput | None = None,
     ) -> None:
         self.address = address
         self.group = group
@@ -128,6 +132,7 @@ class ContainerProcess:
         self._strays = strays
         self._wait_for_all = wait_for_all
         self._on_end = on_end
+        self._output = HeldOutput() if output is None else output
         self._killed = asyncio.Event()
         self._given_up = asyncio.Event()
         self._giving_up: Timer | None = None
@@ -151,6 +156,9 @@ class ContainerProcess:
         """
         return self.group.status
 
+    def pass_output(self, receiver: Callable[[bytes], None]) -> None:
+        self._output.pass_to(receiver)
+
     async def wait(self) -> ProcessEnd:
         return await asyncio.shield(self._life)
 
@@ -173,8 +181,8 @@ class ContainerProcess:
         """
         if self._gone:
             return
-        port = self.address.port
-        other = await asyncio.to_thread(other_listener, port, self.group.pid, self.group.mark)
+        host, port, group = self.address.host, self.address.port, self.group
+        other = await asyncio.to_thread(other_listener, host, port, group.pid, group.mark)
         if other:
             log.warning(
                 LogLine("another process holds the port of a program", port=port, held_by=other)
@@ -186,7 +194,8 @@ class ContainerProcess:
         """Say that nothing listens on its port; on Linux, also on which ports it listens."""
         if self._gone:
             return ""
-        return await asyncio.to_thread(listening_elsewhere, self.address.port, self.group.pid)
+        host, port = self.address.host, self.address.port
+        return await asyncio.to_thread(listening_elsewhere, host, port, self.group.pid)
 
     def terminate(self) -> None:
         """Send SIGTERM to the started process, as the platform does (clause 1.1-1)."""
@@ -260,7 +269,7 @@ class ContainerProcess:
 async def launch(
     command: Command,
     leash: Leash,
-    on_output: Callable[[bytes], None],
+    on_output: Callable[[bytes], None] | None = None,
     *,
     on_errors: Callable[[bytes], None] | None = None,
     readiness: Readiness | None = None,
@@ -279,7 +288,8 @@ async def launch(
     Args:
         command: the command to run.
         leash: kills it if this process ends first; may be shared.
-        on_output: takes its output, as it comes.
+        on_output: takes its output, as it comes; None to hold it until
+            :meth:`ContainerProcess.pass_output`.
         on_errors: takes its standard error; None if ``on_output`` takes both.
         readiness: returns once the program at an address is ready; None if readiness is not checked
             here.
@@ -296,27 +306,30 @@ async def launch(
     """
     clock = LoopClock() if clock is None else clock
     # These override the command's own: a process of this machine is for this machine alone.
-    environment = {**command.environment, BIND_TO_HOST: HOST, PORT_VARIABLE: str(command.port)}
+    listens = {BIND_TO_HOST: command.host, PORT_VARIABLE: str(command.port)}
+    environment = {**command.environment, **listens}
     program = find_program(command.argv, environment, command.cwd)
     argv = with_port((program, *command.argv[1:]), command.port)
-    child = Child(on_output, leash, OutputPace(clock) if paced else None, on_errors)
+    held = HeldOutput()
+    child = Child(on_output or held.feed, leash, OutputPace(clock) if paced else None, on_errors)
     try:
         await child.start(argv, environment=environment, cwd=command.cwd)
     except OSError as error:
         raise launch_error(error, command.argv[0]) from error
     return ContainerProcess(
         child,
-        Address(HOST, command.port),
+        Address(command.host, command.port),
         clock,
         leash.strays,
         readiness=readiness,
         start_timeout=start_timeout,
         wait_for_all=wait_for_all,
         on_end=on_end,
+        output=held,
     )
 
 
-def free_port(taken: Container[int] = ()) -> int:
+def free_port(taken: Container[int] = (), host: str = HOST) -> int:
     """Return a port on which nothing listens now; another program may still take it.
 
     The port is outside the range that systems assign by themselves to listeners and connections. On
@@ -328,9 +341,9 @@ def free_port(taken: Container[int] = ()) -> int:
     for _ in range(_PORT_TRIALS):
         port = _PORTS[secrets.randbelow(len(_PORTS))]
         with socket.socket() as tried, suppress(OSError):
-            tried.bind((HOST, port))
+            tried.bind((host, port))
             if port not in taken:
                 return port
     with socket.socket() as given:
-        given.bind((HOST, 0))
+        given.bind((host, 0))
         return int(given.getsockname()[1])

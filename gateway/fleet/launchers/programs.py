@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from partway.gateway.fleet.endpoint import Program
-from partway.gateway.fleet.instance_context import CapturedOutput
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.empty_model import KeptEmptyModelDir
 from partway.gateway.fleet.launchers.gpus import VISIBLE, GpuShares
@@ -19,6 +18,7 @@ from partway.gateway.fleet.launchers.kept_programs import (
     made_of,
 )
 from partway.gateway.fleet.launchers.launcher import Order
+from partway.gateway.fleet.launchers.local_models import LocalModels
 from partway.gateway.fleet.launchers.model_folder import identity_of_folder
 from partway.gateway.fleet.launchers.process import (
     BIND_TO_HOST,
@@ -34,6 +34,7 @@ from partway.gateway.fleet.processes.leash import ENTRY, Leash
 from partway.gateway.fleet.processes.process_table import MARK
 from partway.gateway.kept_state import NOTHING_KEPT, KeptState
 from partway.gateway.network.dialling import Address
+from partway.gateway.storage.model_data.model_data import HeldData
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.log_lines import LogLine
 
@@ -44,9 +45,6 @@ MODEL_DIR: Final = "SM_MODEL_DIR"
 
 #: Variables that only the gateway sets; API callers may not give them to a program.
 OF_THE_GATEWAY: Final = frozenset({BIND_TO_HOST, PORT_VARIABLE, MODEL_DIR, VISIBLE, MARK})
-
-#: Opens the receiver of a container's output, by container id and endpoint name.
-OpenOutput: TypeAlias = Callable[[str, str], CapturedOutput]
 
 
 class ProgramLauncher:
@@ -61,16 +59,24 @@ class ProgramLauncher:
     Args:
         gpus: the shares of GPUs; this machine's by default.
         kept: the state that outlives this process. Programs of an earlier one are adopted.
+        models: the model data; folders of this machine are used in place by default.
+        host: the address of this machine at which programs listen.
     """
+
+    address_timeout = None
 
     def __init__(
         self,
         gpus: GpuShares | None = None,
         clock: Clock | None = None,
         kept: KeptState = NOTHING_KEPT,
+        models: LocalModels | None = None,
+        host: str = HOST,
     ) -> None:
         self._gpus = GpuShares() if gpus is None else gpus
         self._clock = LoopClock() if clock is None else clock
+        self._models = LocalModels() if models is None else models
+        self._host = host
         self._kept = kept
         self._programs = KeptPrograms(kept)
         self._leash: Leash | None = None
@@ -89,27 +95,27 @@ class ProgramLauncher:
         return self._programs.models
 
     async def launch(self, order: Order) -> ContainerProcess:
-        made = await self._made(order)
+        data = await self._models.of(order)
+        made = await self._made(order, data)
         if (earlier := self._programs.claim(order.instance, made)) is not None:
-            return self._running(order.instance, earlier, order.output)
+            return self._running(order.instance, earlier)
         source = order.variant.source
         assert isinstance(source, Program)
         environment = dict(order.variant.environment)
         port = 0
         try:
-            port = free_port(self._ports)
+            port = free_port(self._ports, self._host)
             self._ports.add(port)
             gpus = await self._gpus_for(order)
             environment |= gpus
-            folder = await self._model_dir(order)
+            folder = await self._model_dir(data)
             environment[MODEL_DIR] = folder or self._no_model.path()
             if (vertex := order.variant.vertex) is not None:
                 environment |= vertex.environment(order.endpoint, order.variant.name, port, folder)
             leash = self._its_leash()
             running = await launch(
-                Command(source.command, port, environment, source.cwd),
+                Command(source.command, port, environment, source.cwd, self._host),
                 leash,
-                order.output,
                 paced=True,
                 on_end=lambda: self._give_back(order.instance, port),
                 clock=self._clock,
@@ -121,7 +127,7 @@ class ProgramLauncher:
             self._give_back(order.instance, port)
             raise
         own = tuple(gpus.get(VISIBLE, "").split(",")) if order.variant.gpus else ()
-        model = "" if order.model_dir is None else str(order.model_dir)
+        model = "" if data is None else str(data.path)
         mark = running.group.mark
         self._programs.keep(
             *(order.instance, running.group),
@@ -135,14 +141,13 @@ class ProgramLauncher:
         return self._programs.has_unclaimed
 
     async def unclaimed(
-        self, output: OpenOutput, is_awaited: Callable[[str], bool]
+        self, is_awaited: Callable[[str], bool]
     ) -> Mapping[str, tuple[str, ContainerProcess]]:
         """Adopt an earlier process's programs that no order has taken, for the caller to end.
 
         Programs that the earlier process has not kept, since it was starting them, are killed.
 
         Args:
-            output: opens the receiver of a program's output, by container id and endpoint name.
             is_awaited: whether an order for a container may still come.
 
         Returns:
@@ -153,12 +158,12 @@ class ProgramLauncher:
             marks = {each.mark for each in self._programs.earlier.values()}
             await self._its_leash().kill_lost(marks)
         return {
-            container: (
-                each.record.endpoint,
-                self._running(container, each, output(container, each.record.endpoint).feed),
-            )
+            container: (each.record.endpoint, self._running(container, each))
             for container, each in found.items()
         }
+
+    def release(self, version: str) -> None:
+        self._models.release(version)
 
     async def aclose(self) -> None:
         """Close the leash, and remove the empty model directory."""
@@ -169,19 +174,17 @@ class ProgramLauncher:
             each.process.release()
         self._no_model.remove()
 
-    def _running(
-        self, container: str, adopted: AdoptedProgram, output: Callable[[bytes], None]
-    ) -> ContainerProcess:
-        adopted.output.pass_to(output)
+    def _running(self, container: str, adopted: AdoptedProgram) -> ContainerProcess:
         program = adopted.record
         about = {"endpoint": program.endpoint, "container": container}
         log.info(LogLine("running program adopted", **about, pid=adopted.process.pid))
         return ContainerProcess(
             adopted.process,
-            Address(HOST, program.port),
+            Address(self._host, program.port),
             self._clock,
             self._its_leash().strays,
             on_end=lambda: self._give_back(container, program.port),
+            output=adopted.output,
         )
 
     def _give_back(self, container: str, port: int) -> None:
@@ -194,10 +197,10 @@ class ProgramLauncher:
             self._leash = Leash(self._kept, self._earlier_leash)
         return self._leash
 
-    async def _made(self, order: Order) -> str:
+    async def _made(self, order: Order, data: HeldData | None) -> str:
         """Return a digest of what an ordered program is made of; empty if it cannot be known."""
         try:
-            return made_of(order, await identity_of_folder(order, self._clock))
+            return made_of(order, await identity_of_folder(data, self._clock))
         except OSError:  # a TimeoutError is one; the launch says what is wrong
             return ""
 
@@ -212,16 +215,16 @@ class ProgramLauncher:
         await self._gpus.find()
         return {VISIBLE: ",".join(self._gpus.take(order.instance, number))}
 
-    async def _model_dir(self, order: Order) -> str:
+    async def _model_dir(self, data: HeldData | None) -> str:
         """Return the path of the model's folder; empty for none.
 
         A caller's folder is named by its open descriptor: its own path may lead elsewhere by the
         time the program opens it.
         """
-        if order.model_dir is None:
+        if data is None:
             return ""
-        if order.opened is not None:
-            if (path := order.opened.program_path) is not None:
+        if data.opened is not None:
+            if (path := data.opened.program_path) is not None:
                 return str(path)
-            await check_callers_folder(order.opened, self._clock)
-        return str(order.model_dir)
+            await check_callers_folder(data.opened, self._clock)
+        return str(data.path)

@@ -28,8 +28,8 @@ _MARK: Final = re.compile(rb"(?:^|\0)" + MARK.encode() + rb"=([^\0]*)")
 _GROUP: Final = 2
 _BEGAN: Final = 19
 
-#: Addresses of a listener that receives traffic to 127.0.0.1.
-_HEARING: Final = ("127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::")  # noqa: S104
+#: Addresses of a listener that receives traffic to every address of the machine.
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104
 
 #: How often marked processes are looked for, since they may start others meanwhile.
 _ROUNDS: Final = 5
@@ -52,6 +52,10 @@ class _Listener:
     host: str
     port: int
     inode: int
+
+    def hears(self, host: str) -> bool:
+        """Say whether it receives traffic to an address of the machine."""
+        return self.host in (host, f"::ffff:{host}", *_EVERYWHERE)
 
     def seen_from(self, port: int) -> str:
         """Return its port, with its address if the port alone is the expected one."""
@@ -110,10 +114,10 @@ def kill_marked(marks: Collection[str]) -> None:
             break
 
 
-def other_listener(port: int, pid: int, mark: str) -> str:
+def other_listener(host: str, port: int, pid: int, mark: str) -> str:
     """Find out whether another program receives a container's traffic.
 
-    ``port`` belongs to 127.0.0.1, and ``pid`` leads the container's group.
+    ``host`` is an IPv4 address of this machine, and ``pid`` leads the container's group.
 
     Returns:
         The listener, in words; empty if only the container listens, or nothing, or if the system
@@ -121,7 +125,7 @@ def other_listener(port: int, pid: int, mark: str) -> str:
     """
     others: set[int] = set()
     for _ in range(_LOOKS):
-        others = _listening(port)
+        others = _listening(host, port)
         for each in _relatives(pid, mark):
             held = _sockets_of(each)
             if held is None:  # another user's by now: it may be the one that listens
@@ -135,11 +139,12 @@ def other_listener(port: int, pid: int, mark: str) -> str:
     return "a process that this user may not look at"
 
 
-def listening_elsewhere(port: int, pid: int) -> str:
+def listening_elsewhere(host: str, port: int, pid: int) -> str:
     """Say that nothing listens on a program's port, and where the program listens instead.
 
     Args:
-        port: the port of 127.0.0.1 on which the program must listen.
+        host: an IPv4 address of this machine.
+        port: the port there, on which the program must listen.
         pid: the program's process, which leads its group.
 
     Returns:
@@ -148,19 +153,18 @@ def listening_elsewhere(port: int, pid: int) -> str:
     """
     listeners = _listeners()
     if listeners is None:
-        return "" if _accepts(port) else f"nothing listens on {port}"
-    if any(each.port == port and each.host in _HEARING for each in listeners):
+        return "" if _accepts(host, port) else f"nothing listens on {port}"
+    if any(each.port == port and each.hears(host) for each in listeners):
         return ""
     held = set[int]().union(*(_sockets_of(each) or set() for each in family(pid)))
     own = sorted({each.seen_from(port) for each in listeners if each.inode in held})
     return f"nothing listens on {port}; this process listens on {', '.join(own) or 'no port'}"
 
 
-def _accepts(port: int) -> bool:
-    """Say whether a port of 127.0.0.1 accepts a connection."""
+def _accepts(host: str, port: int) -> bool:
     with socket.socket() as tried:
         tried.settimeout(_CONNECT_TIMEOUT)
-        return tried.connect_ex(("127.0.0.1", port)) == 0
+        return tried.connect_ex((host, port)) == 0
 
 
 def _descendants(pid: int) -> Iterator[int]:
@@ -222,10 +226,10 @@ def _sockets_of(pid: int) -> set[int] | None:
     return found
 
 
-def _listening(port: int) -> set[int]:
-    """Return the sockets, by inode, that receive traffic to a port of 127.0.0.1."""
+def _listening(host: str, port: int) -> set[int]:
+    """Return the sockets, by inode, that receive traffic to an address."""
     found = _listeners() or []
-    return {each.inode for each in found if each.port == port and each.host in _HEARING}
+    return {each.inode for each in found if each.port == port and each.hears(host)}
 
 
 def _listeners() -> list[_Listener] | None:

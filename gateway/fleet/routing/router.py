@@ -108,11 +108,11 @@ class InstanceLoad:
         """Whether nothing is open on it, and no other process may open anything."""
         return not (self._router.choosers[self.instance] or self.open)
 
-    def cut(self) -> None:
-        """End open work: the instance's time to drain is over."""
+    def cut(self, *, is_lost: bool = False) -> None:
+        """End open work: the instance's time to drain is over, or it cannot be reached."""
         for lease in list(self.leases):
-            lease.cut()
-        self._router.on_cut(self.instance)
+            lease.cut(is_lost=is_lost)
+        self._router.on_cut(self.instance, is_lost)
 
     def take(self, lease: Lease) -> None:
         leases = self.leases
@@ -159,6 +159,7 @@ class Lease:
         "_load",
         "_moved",
         "_on_cut",
+        "_on_loss",
         "_router",
         "instance",
         "is_stream",
@@ -170,6 +171,7 @@ class Lease:
         self.is_stream = is_stream
         self._router = router
         self._on_cut: Callable[[], object] | None = None
+        self._on_loss: Callable[[], object] | None = None
         self._is_cut = False
         self._moved = False
         self._take(chosen)
@@ -187,7 +189,7 @@ class Lease:
 
     def give_back(self) -> None:
         """Give the place back; a second call has no effect."""
-        self._on_cut = None  # drop the reference to the holder
+        self._on_cut = self._on_loss = None  # drop the references to the holder
         self._load.give_back(self)
 
     def unreachable(self) -> None:
@@ -211,17 +213,21 @@ class Lease:
         self._take(other)
         return True
 
-    def ends_by(self, end: Callable[[], object]) -> None:
-        """Have ``end`` called if the instance's time to drain is over before the lease ends."""
+    def ends_by(self, end: Callable[[], object], lost: Callable[[], object] | None = None) -> None:
+        """Have ``end`` called if the instance's time to drain is over before the lease ends.
+
+        ``lost`` is called instead if the instance cannot be reached any more.
+        """
         if self._is_cut:
             end()
         else:
-            self._on_cut = end
+            self._on_cut, self._on_loss = end, lost
 
-    def cut(self) -> None:
+    def cut(self, *, is_lost: bool = False) -> None:
         """Call the function given to :meth:`ends_by`, now or as soon as it is given."""
         self._is_cut = True
-        end, self._on_cut = self._on_cut, None
+        end = (self._on_loss if is_lost else None) or self._on_cut
+        self._on_cut = self._on_loss = None
         if end is not None:
             end()
 
@@ -267,7 +273,8 @@ class Router:
     Attributes:
         loads: the load of each instance that has had one, by its id, until :meth:`forget`.
         choosers: how many other processes may choose an instance that is in no table here, by id.
-        on_cut: called with an instance's id when its work in other processes is to end.
+        on_cut: called with an instance's id when its work in other processes is to end, and whether
+            the instance cannot be reached.
     """
 
     def __init__(self, rng: random.Random | None = None, counts: NamedCounts | None = None) -> None:
@@ -277,7 +284,7 @@ class Router:
         self._routes: dict[str, _Route] = {}
         self.loads: dict[str, InstanceLoad] = {}
         self.choosers: Counter[str] = Counter()
-        self.on_cut: Callable[[str], object] = lambda _: None
+        self.on_cut: Callable[[str, bool], object] = lambda *_: None
 
     @property
     def table(self) -> RoutingTable:

@@ -70,16 +70,14 @@ class LaunchedImage(Started):
 
     async def _launch(self) -> Address:
         self._starts += 1
-        variant = Variant(source=self._image, environment=tuple(sorted(self.environment.items())))
-        order = Order(
-            f"{_ENDPOINT}-{self._run}-{self._starts}",
-            _ENDPOINT,
-            variant,
-            0,
-            self.model_dir.absolute(),
-            self._take_output,
+        variant = Variant(
+            source=self._image,
+            environment=tuple(sorted(self.environment.items())),
+            model_data=str(self.model_dir.absolute()),
         )
+        order = Order(f"{_ENDPOINT}-{self._run}-{self._starts}", _ENDPOINT, variant, 0)
         self._container = await self._engine().launch(order)
+        self._container.pass_output(self._take_output)
         return self._container.address
 
     async def listening_trouble(self) -> str:

@@ -16,7 +16,7 @@ from partway.gateway.cli.transform_progress import (
     summary,
 )
 from partway.gateway.fleet.instance import NOT_READY
-from partway.gateway.fleet.processes.commands import NOT_EXPANDED
+from partway.gateway.fleet.processes.unexpanded import NOT_EXPANDED
 from partway.log_lines import LogLine
 from tests.gateway.streams.fakes import FakeClock
 

@@ -27,7 +27,7 @@ def test_awss_words(status, whose):
                 "request and answer took longer than 2 s (request_lifetime)"
             ),
         ),
-        (stopped(), "the instance was stopped before it had answered"),
+        (stopped(), "the instance was stopped or lost before it had answered"),
     ],
 )
 def test_a_container_without_an_answer_has_the_status_0(error, words):

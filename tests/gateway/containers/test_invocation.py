@@ -88,7 +88,7 @@ async def test_an_instance_whose_time_to_drain_is_over(gateway_for, monkeypatch)
         leases[0].cut()
         response = await soon(asked)
         assert response.status == 424
-        assert b"the instance was stopped before it had answered" in response.body
+        assert b"the instance was stopped or lost before it had answered" in response.body
         await soon(there.calls[0].ended.wait())
 
 

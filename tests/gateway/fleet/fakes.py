@@ -14,6 +14,7 @@ from partway.gateway.fleet.instance_context import InstanceContext, Means
 from partway.gateway.fleet.kept_instances import KeptInstances
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.launchers.local_models import LocalModels
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
@@ -38,8 +39,18 @@ def endpoint(name="echo", *variants, policy=None, **keys):
 
 
 class FakeContainer:
-    def __init__(self, order, port, *, stubborn):
+    """A container, of which a test says whether it is there, and what it prints.
+
+    Attributes:
+        model: the folder of its model data; None without any.
+    """
+
+    def __init__(self, order, port, model=None, *, stubborn=False):
         self.order = order
+        self.model = model
+        self.loss = None
+        self.on_loss = lambda: None
+        self.says = lambda _: None
         self.address = Address("127.0.0.1", port)
         self.trouble = None
         self.impostor = None
@@ -48,6 +59,16 @@ class FakeContainer:
         self.stubborn = stubborn
         self.slow_to_die = False
         self._ended = asyncio.get_running_loop().create_future()
+
+    def watch(self, on_loss):
+        self.on_loss = on_loss
+
+    def is_lost(self, loss):
+        self.loss = loss
+        self.on_loss()
+
+    def pass_output(self, receiver):
+        self.says = receiver
 
     async def verify(self):
         if self.impostor is not None:
@@ -90,9 +111,13 @@ class FakeLauncher:
         impostors: who answers in the place of each of the next containers; None for nobody.
         errors: LaunchErrors for the next launches.
         held: set it to have launches wait for it.
+        models: the model data of what is launched.
+        address_timeout: the seconds that a launch may take; None for no limit.
     """
 
-    def __init__(self):
+    def __init__(self, models=None):
+        self.models = models or LocalModels()
+        self.address_timeout = None
         self.containers = []
         self.troubles = deque()
         self.impostors = deque()
@@ -102,15 +127,20 @@ class FakeLauncher:
         self._ports = count(1)
 
     async def launch(self, order):
+        data = await self.models.of(order)
         if self.held is not None:
             await self.held.wait()
         if self.errors and (error := self.errors.popleft()) is not None:
             raise error
-        container = FakeContainer(order, next(self._ports), stubborn=self.stubborn)
+        model = data and data.path
+        container = FakeContainer(order, next(self._ports), model, stubborn=self.stubborn)
         container.trouble = self.troubles.popleft() if self.troubles else None
         container.impostor = self.impostors.popleft() if self.impostors else None
         self.containers.append(container)
         return container
+
+    def release(self, version):
+        self.models.release(version)
 
     async def aclose(self):
         pass
@@ -189,7 +219,8 @@ class FakeFleet:
     def __init__(self, kept=None):
         self.model_data = FakeModelData()
         self.clock = FakeClock()
-        self.launcher = FakeLauncher()
+        self.models = LocalModels(self.model_data.acquire, self.clock)
+        self.launcher = FakeLauncher(self.models)
         self.outputs = {}
         self.launched = []
         self.router = Router(random.Random(1))
@@ -204,13 +235,15 @@ class FakeFleet:
             self.kept_instances = KeptInstances(kept, lambda: self.clock.now)
         self.fleet = Fleet(
             self.router,
-            Means(self._launcher, self._output, self.model_data.acquire, around),
+            Means(self._launcher, self._output, around),
             self.kept_instances,
         )
 
-    def _launcher(self, source):
+    def _launcher(self, variant):
         one = self.launcher
-        return ContainersLauncher(lambda _: one) if isinstance(source, Containers) else one
+        if isinstance(variant.source, Containers):
+            return ContainersLauncher(lambda _: one, self.models)
+        return one
 
     def _output(self, instance, _endpoint):
         return self.outputs.setdefault(instance, FakeOutput())

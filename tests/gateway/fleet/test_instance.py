@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from partway.gateway.fleet.endpoint import (
@@ -11,6 +13,7 @@ from partway.gateway.fleet.endpoint import (
     OneContainer,
     Variant,
 )
+from partway.gateway.fleet.launchers.launcher import Loss
 from partway.gateway.fleet.platform_interface import VertexContainer
 from partway.gateway.network.dialling import Address, OutOfDescriptors
 from partway.protocol.errors import ServiceUnavailable
@@ -230,3 +233,120 @@ async def test_with_the_first_end_of_several_nothing_more_is_taken(of):
     assert status.trouble == "the container model ended with status 1"
     await of.advance(1)
     of.router.lease("echo")
+
+
+# --- One that is lost ----------------------------------------------------------------------------
+
+
+async def test_one_out_of_reach_is_out_of_rotation_at_once_and_comes_back(of):
+    ends = []
+    await of.apply(endpoint(instances=2))
+    first, second = of.launcher.containers
+    lease = of.router.lease("echo")
+    mine, other = (first, second) if lease.place.container == first.address else (second, first)
+    lease.ends_by(lambda: ends.append("drained"), lambda: ends.append("lost"))
+    mine.is_lost(Loss.UNREACHABLE)
+    assert (of.states(), ends) == (["InService", "Unreachable"], ["lost"])
+    for _ in range(20):
+        with of.router.lease("echo") as another:
+            assert another.place.container == other.address
+    mine.trouble = "no answer"
+    await of.advance(100)
+    assert of.states() == ["InService", "Unreachable"], "it misses no ping"
+    mine.is_lost(None)
+    await of.advance(15)
+    assert of.states() == ["InService", "Unreachable"], "it has to answer first"
+    mine.trouble = None
+    await of.advance(10)
+    assert of.states() == ["InService", "InService"]
+    assert len(of.launcher.containers) == 2
+    assert mine.signals == []
+
+
+async def test_one_that_answers_no_ping_once_its_place_does_is_replaced(of):
+    await of.apply(endpoint())
+    (first,) = of.launcher.containers
+    first.is_lost(Loss.UNREACHABLE)
+    first.is_lost(None)
+    first.trouble = "Connection refused"
+    await of.advance(31)
+    assert of.states() == ["InService"]
+    assert first.signals == ["TERM"]
+    assert len(of.launcher.containers) == 2
+
+
+async def test_without_pings_one_is_back_with_its_place(of):
+    await of.apply(endpoint(times=InstanceTimes(ping_interval=0)))
+    (first,) = of.launcher.containers
+    first.is_lost(Loss.UNREACHABLE)
+    assert of.states() == ["Unreachable"]
+    with pytest.raises(ServiceUnavailable, match="its instances cannot be reached"):
+        of.router.lease("echo")
+    first.is_lost(None)
+    assert of.states() == ["InService"]
+
+
+async def test_one_out_of_reach_that_is_gone_is_replaced(of):
+    await of.apply(endpoint())
+    (first,) = of.launcher.containers
+    first.is_lost(Loss.UNREACHABLE)
+    first.end("is gone: its host left the cluster")
+    await turns()
+    assert of.status().variants[0].trouble == "the container is gone: its host left the cluster"
+    await of.advance(0.75)
+    assert of.states() == ["InService"]
+
+
+@pytest.mark.parametrize("moment", ["starting", "ready"])
+async def test_one_that_is_lost_before_it_serves(of, moment):
+    of.launcher.troubles.append("Connection refused")
+    await of.apply(endpoint())
+    (first,) = of.launcher.containers
+    first.is_lost(Loss.UNREACHABLE)
+    assert of.states() == ["Starting"]
+    if moment == "starting":
+        first.is_lost(None)
+    first.trouble = None
+    await of.advance(1)
+    assert of.states() == ["Unreachable" if moment == "ready" else "InService"]
+
+
+async def test_one_out_of_reach_can_be_stopped(of):
+    await of.apply(endpoint())
+    (first,) = of.launcher.containers
+    first.is_lost(Loss.UNREACHABLE)
+    of.fleet.remove("echo")
+    await turns()
+    assert of.fleet.describe() == ()
+    assert first.signals == ["TERM"]
+
+
+async def test_one_of_several_out_of_reach_takes_all_out_of_rotation(of):
+    source = Containers(
+        (
+            OneContainer(hostname="pre", source=PROGRAM),
+            OneContainer(hostname="model", source=PROGRAM),
+        )
+    )
+    await of.apply(endpoint("echo", Variant(source=source)))
+    of.launcher.containers[1].is_lost(Loss.UNREACHABLE)
+    assert of.states() == ["Unreachable"]
+    of.launcher.containers[1].is_lost(None)
+    await of.advance(10)
+    assert of.states() == ["InService"]
+
+
+# --- The time for an address ---------------------------------------------------------------------
+
+
+async def test_one_that_has_no_address_in_its_time_is_tried_again(of):
+    of.launcher.address_timeout = 10.0
+    of.launcher.held = asyncio.Event()
+    await of.apply(endpoint())
+    await of.advance(9.75)
+    assert of.states() == ["Pending"]
+    await of.advance(0.25)
+    assert of.status().variants[0].trouble == "it has no address after 10 s"
+    of.launcher.held.set()
+    await of.advance(0.75)
+    assert of.states() == ["InService"]

@@ -17,8 +17,8 @@ async def test_an_attached_instance_has_no_output_and_no_model_data(of):
     await of.apply(endpoint("chat", Variant(source=ATTACHED)))
     assert of.states("chat") == ["InService"]
     (container,) = of.launcher.containers
-    assert container.order.model_dir is None
-    container.order.output(b"it goes nowhere")
+    assert container.model is None
+    container.says(b"it goes nowhere")
     assert of.outputs == {}
     ((instance,),) = [variant.instances for variant in of.router.table["chat"]]
     assert (instance.place.container, instance.place.tls) == (container.address, TRUST)
@@ -29,14 +29,14 @@ async def test_model_data_of_an_attached_instance_are_had_all_the_same(of):
     await of.apply(endpoint("chat", Variant(source=ATTACHED, model_data="s3://models/one.tar.gz")))
     assert of.states("chat") == ["InService"]
     (container,) = of.launcher.containers
-    assert container.order.model_dir == Path("/models/1")
+    assert container.model == Path("/models/1")
     assert of.model_data.held == 1
 
 
 async def test_a_launched_instance_has_an_output(of):
     await of.apply(endpoint("chat"))
     (container,) = of.launcher.containers
-    container.order.output(b"hello")
+    container.says(b"hello")
     (output,) = of.outputs.values()
     assert output.fed == b"hello"
     ((instance,),) = [variant.instances for variant in of.router.table["chat"]]

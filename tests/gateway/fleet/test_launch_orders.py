@@ -21,7 +21,7 @@ MODEL = "s3://models/one.tar.gz"
 
 
 def folders(of):
-    return [str(each.order.model_dir) for each in of.launcher.containers]
+    return [str(each.model) for each in of.launcher.containers]
 
 
 async def test_model_data_are_had_once_for_all(of):
@@ -127,15 +127,16 @@ async def test_each_has_an_order_of_its_own(of):
     await of.apply(several(instances=2))
     assert of.states() == ["InService"] * 2
     names = [each.id for each in of.status().variants[0].instances]
-    orders = {each.order.instance: each.order for each in of.launcher.containers}
-    assert sorted(orders) == sorted(
+    launched = {each.order.instance: each for each in of.launcher.containers}
+    assert sorted(launched) == sorted(
         f"{name}_{which}" for name in names for which in ("pre", "model")
     )
     for name in names:
-        pre, model = orders[f"{name}_pre"], orders[f"{name}_model"]
-        assert (pre.model_dir, model.model_dir) == (Path("/models/1"), None)
-        assert (pre.variant.environment, model.variant.environment) == ((("A", "1"),), ())
-        pre.output(b"of pre")
+        pre, model = launched[f"{name}_pre"], launched[f"{name}_model"]
+        assert (pre.model, model.model) == (Path("/models/1"), None)
+        environments = [each.order.variant.environment for each in (pre, model)]
+        assert environments == [(("A", "1"),), ()]
+        pre.says(b"of pre")
         assert of.outputs[f"{name}_pre"].fed == b"of pre"
         assert of.outputs[f"{name}_model"].fed == b""
     assert of.model_data.acquired == [MODEL]
@@ -167,7 +168,7 @@ async def test_what_runs_at_one_url_is_there_for_all_instances(of):
 async def test_one_that_ends_is_named_and_takes_the_other_with_it(of):
     await of.apply(several())
     pre, model = of.launcher.containers
-    model.order.output(b"no memory\n")
+    model.says(b"no memory\n")
     model.end()
     await turns()
     assert pre.signals == ["KILL"]

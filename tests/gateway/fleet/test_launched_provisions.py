@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import tarfile
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from partway.gateway.fleet.endpoint import Image
+from partway.gateway.fleet.endpoint import Image, Variant
 from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_request import (
     GATEWAY_LABEL,
@@ -17,11 +18,14 @@ from partway.gateway.fleet.launchers.engine_request import (
     MODEL_LABEL,
 )
 from partway.gateway.fleet.launchers.kept_programs import KeptProgram
+from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings.settings import Settings
+from partway.gateway.storage.model_data.model_data import HeldData
 from partway.gateway.timing.clock import LoopClock
+from tests.gateway.fleet.fakes import PROGRAM
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.kept_in_memory import KeptInMemory
@@ -33,8 +37,16 @@ pytestmark = pytest.mark.usefixtures("docker_host")
 @pytest.fixture
 async def left(fake, data) -> None:
     """A gateway was killed that had an engine run a container."""
-    Provisions(LoopClock(), data).means.launcher(Image("model:1"))
+    Provisions(LoopClock(), data).means.launcher(Variant(source=Image("model:1")))
     await leave(fake, {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one"})
+
+
+async def acquired(provisions: Provisions, archive: str) -> HeldData:
+    """Have the model data of an instance fetched."""
+    order = Order("one", "echo", Variant(source=PROGRAM, model_data=archive), 0, uuid4().hex)
+    held = await provisions._launched().models.of(order)
+    assert held is not None
+    return held
 
 
 async def leave(fake: FakeEngine, labels: dict[str, str]) -> None:
@@ -124,7 +136,7 @@ async def test_what_is_left_keeps_its_model_data_until_it_is_removed(fake, data,
     labels = {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one", MADE_OF_LABEL: "that"}
     await leave(fake, {**labels, MODEL_LABEL: str(used)})
     provisions = Provisions(LoopClock(), data)
-    held = await soon(provisions.means.model_data(archive))
+    held = await soon(acquired(provisions, archive))
     assert (used.exists(), unused.exists(), held.path.exists()) == (True, False, True)
     await soon(provisions.remove_leftovers(lambda *_: True))
     assert (list(fake.containers), used.exists()) == (["one"], True)
@@ -144,12 +156,12 @@ async def test_whoever_gives_up_leaves_it_to_the_next_to_ask_what_is_used(
     await leave(fake, {**labels, MODEL_LABEL: str(used)})
     asked = hangs(fake, "GET /containers")
     provisions = Provisions(LoopClock(), data)
-    acquiring = asyncio.create_task(provisions.means.model_data(archive))
+    acquiring = asyncio.create_task(acquired(provisions, archive))
     await soon(asked.wait())
     acquiring.cancel()
     await soon(asyncio.wait((acquiring,)))
     del fake.answers["GET /containers"]
-    held = await soon(provisions.means.model_data(archive))
+    held = await soon(acquired(provisions, archive))
     assert (used.exists(), unused.exists(), held.path.exists()) == (True, False, True)
     held.release()
     await provisions.aclose()
@@ -163,7 +175,7 @@ async def test_an_engine_that_does_not_say_what_is_used_holds_nobody_up(
     clock = FakeClock()
     asked = hangs(fake, "GET /containers")
     provisions = Provisions(clock, data)
-    acquiring = asyncio.create_task(provisions.means.model_data(archive))
+    acquiring = asyncio.create_task(acquired(provisions, archive))
     await soon(asked.wait())
     clock.advance(30)
     held = await soon(acquiring)
@@ -184,7 +196,7 @@ def kept_with(model: Path) -> KeptInMemory:
 async def test_a_running_program_keeps_its_model_data_until_it_has_ended(data, models, archive):
     used, unused = models
     provisions = Provisions(LoopClock(), data, kept=kept_with(used))
-    held = await soon(provisions.means.model_data(archive))
+    held = await soon(acquired(provisions, archive))
     assert (used.exists(), unused.exists(), held.path.exists()) == (True, False, True)
     await soon(provisions.remove_leftovers())
     assert used.exists()
@@ -202,7 +214,7 @@ async def test_without_a_data_directory_it_keeps_them_too(archive, tmp_path):
     kept = kept_with(used)
     kept.keep("models", str(folder).encode())
     provisions = Provisions(LoopClock(), kept=kept.next_process())
-    held = await soon(provisions.means.model_data(archive))
+    held = await soon(acquired(provisions, archive))
     assert (held.path.parent, used.exists(), unused.exists()) == (folder, True, False)
     held.release()
     await soon(provisions.end_unclaimed(Router().load))
@@ -214,7 +226,7 @@ async def test_without_a_data_directory_it_keeps_them_too(archive, tmp_path):
 async def test_the_next_process_finds_the_folder(archive):
     kept = KeptInMemory()
     provisions = Provisions(LoopClock(), kept=kept)
-    held = await soon(provisions.means.model_data(archive))
+    held = await soon(acquired(provisions, archive))
     assert kept.record("models").decode() == str(held.path.parent)
     held.release()
     await provisions.aclose()

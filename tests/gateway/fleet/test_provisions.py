@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.fleet.endpoint import Attached, Containers, OneContainer
+from partway.gateway.fleet.endpoint import Attached, Containers, OneContainer, Variant
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.network.dialling import Address
@@ -27,9 +27,10 @@ async def test_each_kind_of_source_has_one_launcher():
     launcher = provisions.means.launcher
     attached = Attached((Address("127.0.0.1", 1),))
     several = Containers((OneContainer(hostname="one", source=PROGRAM),))
-    assert isinstance(launcher(attached), AttachLauncher)
-    made = [launcher(each) for each in (attached, PROGRAM, several)]
-    assert [launcher(each) for each in (attached, PROGRAM, several)] == made
+    assert isinstance(launcher(Variant(source=attached)), AttachLauncher)
+    variants = [Variant(source=each) for each in (attached, PROGRAM, several)]
+    made = [launcher(each) for each in variants]
+    assert [launcher(each) for each in variants] == made
     assert len(set(made)) == 3
     await provisions.aclose()
 

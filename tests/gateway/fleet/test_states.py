@@ -14,12 +14,10 @@ from partway.gateway.fleet.states import (
 
 
 def reachable(state):
-    found = {state}
-    for each in found.copy():
-        for (old, _), new in TRANSITIONS.items():
-            if old == each and new not in found:
-                found |= {new} | reachable(new) if new != state else {new}
-    return found
+    found = [state]
+    for each in found:
+        found += {new for (old, _), new in TRANSITIONS.items() if old == each} - {*found}
+    return {*found}
 
 
 def test_every_state_can_be_reached_and_every_life_can_end():
@@ -41,6 +39,16 @@ def test_only_what_has_answered_a_ping_is_in_service():
 @pytest.mark.parametrize("state", [state for state in InstanceState if state not in OVER])
 def test_whatever_lives_can_be_told_to_stop(state):
     assert after(state, Happening.TOLD_TO_STOP) in {InstanceState.DRAINING, InstanceState.STOPPED}
+
+
+def test_what_is_out_of_reach_comes_back_by_a_ping_or_is_replaced():
+    after_it = {why: new for (old, why), new in TRANSITIONS.items() if old == "Unreachable"}
+    assert after_it == {
+        Happening.READY: InstanceState.IN_SERVICE,
+        Happening.ENDED: InstanceState.FAILED,
+        Happening.UNHEALTHY: InstanceState.DRAINING,
+        Happening.TOLD_TO_STOP: InstanceState.DRAINING,
+    }
 
 
 def test_what_cannot_happen_is_refused():

@@ -56,7 +56,10 @@ async def weights_of_instance(
     *,
     of_caller: bool = True,
 ) -> str:
-    """Run an instance that reads its weights; ``before_launch`` is called once it has its order."""
+    """Run an instance that reads its weights.
+
+    ``before_launch`` is called once its model data are there.
+    """
     seen = path.parent.parent / "seen"
     program = Program(("/bin/sh", "-c", f"cat $SM_MODEL_DIR/weights > {seen}"))
     pinned = PinnedPath.of(path) if of_caller else None
@@ -64,9 +67,9 @@ async def weights_of_instance(
     orders = LaunchOrders(provisions.means, served)
     making = orders.making("one", served.variants[0], 0, Router().load("one"))
     try:
-        order = await soon(making.order())
+        await soon(provisions._launched().models.of(making.order))
         before_launch()
-        container = await soon(making.launcher.launch(order))
+        container = await soon(making.launcher.launch(making.order))
         assert str(await soon(container.wait())) == "ended with status 0"
     finally:
         orders.close()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from partway.gateway.fleet.instance_context import InstanceContext
 from partway.gateway.fleet.kept_instances import KeptInstances
-from partway.gateway.fleet.launchers.launcher import Order, no_output
+from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.unclaimed_instances import UnclaimedContainer, UnclaimedInstances
@@ -21,9 +21,7 @@ class OneContainerLeft:
     """A container of an earlier process; it is the instance's."""
 
     def __init__(self, instance: str) -> None:
-        self.container = FakeContainer(
-            Order(instance, "echo", variant(), 0, None, no_output), 1, stubborn=False
-        )
+        self.container = FakeContainer(Order(instance, "echo", variant(), 0), 1, stubborn=False)
         self.has_unclaimed = True
         self.released = False
 

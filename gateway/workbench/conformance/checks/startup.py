@@ -10,7 +10,7 @@ from typing import Final
 
 from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.limits import START_TIMEOUT
-from partway.gateway.fleet.processes.commands import unexpanded_variables
+from partway.gateway.fleet.processes.unexpanded import unexpanded_variables
 from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.evidence import NotedExchange

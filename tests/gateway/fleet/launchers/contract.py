@@ -57,16 +57,16 @@ Launch = Callable[..., Awaitable[RunningContainer]]
 _numbers = itertools.count()
 
 
-def order_for(
-    source: Source, output: Callable[[bytes], None], model_dir: Path | None = None, **about: object
-) -> Order:
+def order_for(source: Source, model_dir: Path | None = None, **about: object) -> Order:
     """An order of its own; ``about`` are the variables of its environment, and its variant's."""
     number = next(_numbers)
     instance = f"tried-{os.getpid()}-{number}"
     named = {name: about.pop(name) for name in list(about) if name in Variant.__dataclass_fields__}
     environment = tuple(sorted({**about, MARK: instance}.items()))
+    if model_dir is not None:
+        named["model_data"] = str(model_dir)
     variant = Variant(source=source, environment=environment, **named)
-    return Order(instance, "tried", variant, number, model_dir, output)
+    return Order(instance, "tried", variant, number, instance)
 
 
 def processes_of(instance: str) -> list[int]:
@@ -139,8 +139,9 @@ class LauncherContract:
         launched = []
 
         async def launch(model_dir: Path | None = None, **about: object) -> RunningContainer:
-            order = order_for(source, output.take, model_dir, **about)
+            order = order_for(source, model_dir, **about)
             container = await soon(launcher.launch(order))
+            container.pass_output(output.take)
             launched.append((order.instance, container))
             return container
 
@@ -235,7 +236,7 @@ class LauncherContract:
     async def test_of_a_cancelled_launch_nothing_is_left(
         self, anyio_backend, no_leaks, launcher, source, turns
     ):
-        order = order_for(source, lambda data: None)
+        order = order_for(source)
         launching = asyncio.create_task(launcher.launch(order))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -250,5 +251,5 @@ class LauncherContract:
         self, anyio_backend, no_leaks, launcher, unknown
     ):
         with pytest.raises(LaunchError) as caught:
-            await soon(launcher.launch(order_for(unknown, lambda data: None)))
+            await soon(launcher.launch(order_for(unknown)))
         assert not caught.value.passing

@@ -123,7 +123,7 @@ async def until_empty(engine: Engine) -> None:
 @pytest.mark.clause("1.1-1", "1.1-7")
 async def test_it_is_told_to_serve_and_has_a_name(launcher):
     source = Image("tried:1")
-    asked = order_for(source, lambda data: None, container_hostname="model-1")
+    asked = order_for(source, container_hostname="model-1")
     container = await soon(launcher.launch(asked))
     await until_ready(container)
     assert json.loads(await ask(container, "/arguments")) == ["serve"]
@@ -133,7 +133,7 @@ async def test_it_is_told_to_serve_and_has_a_name(launcher):
 
 async def test_what_it_may_use_is_limited(launcher, engine):
     about = {"cpus": 0.5, "memory": 64 << 20}
-    container = await soon(launcher.launch(order_for(Image("tried:1"), len, **about)))
+    container = await soon(launcher.launch(order_for(Image("tried:1"), **about)))
     (name,) = engine.docker("ps", "--quiet").split()
     host = json.loads(engine.docker("inspect", "--format", "{{json .HostConfig}}", name))
     assert (host["NanoCpus"], host["Memory"], host["Init"]) == (500_000_000, 64 << 20, False)
@@ -156,7 +156,8 @@ def status_of(process: str) -> dict[str, str]:
 async def end_of(launcher: EngineLauncher, image: str, **about: object) -> tuple[str, bytes]:
     """How a container of an image ends by itself, and what it has said."""
     said = Output()
-    container = await soon(launcher.launch(order_for(Image(image), said.take, **about)))
+    container = await soon(launcher.launch(order_for(Image(image), **about)))
+    container.pass_output(said.take)
     return str(await soon(container.wait())), said.data
 
 
@@ -205,26 +206,26 @@ async def test_all_that_it_says_arrives_in_order(launcher):
 )
 async def test_an_image_that_cannot_be_started(launcher, engine, image, words):
     with pytest.raises(LaunchError, match=re.escape(words)) as caught:
-        await soon(launcher.launch(order_for(Image(image), len)))
+        await soon(launcher.launch(order_for(Image(image))))
     assert not caught.value.passing
     await until_empty(engine)
 
 
 async def test_an_image_that_no_registry_has(launcher):
-    asked = order_for(Image("127.0.0.1:1/nobody/has-this:1"), len)
+    asked = order_for(Image("127.0.0.1:1/nobody/has-this:1"))
     with pytest.raises(LaunchError, match=r"cannot pull image 127\.0\.0\.1:1/nobody/has-this:1"):
         await soon(launcher.launch(asked))
 
 
 async def test_a_gpu_where_there_is_none(launcher, engine):
     with pytest.raises(LaunchError, match="NVIDIA Container Toolkit"):
-        await soon(launcher.launch(order_for(Image("tried:1"), len, gpus=1)))
+        await soon(launcher.launch(order_for(Image("tried:1"), gpus=1)))
     await until_empty(engine)
 
 
 async def test_a_model_directory_that_is_not_there(launcher, engine, tmp_path):
     with pytest.raises(LaunchError, match="bind source path does not exist"):
-        await soon(launcher.launch(order_for(Image("tried:1"), len, tmp_path / "none")))
+        await soon(launcher.launch(order_for(Image("tried:1"), tmp_path / "none")))
 
 
 # --- The engine comes and goes -------------------------------------------------------------------
@@ -232,12 +233,13 @@ async def test_a_model_directory_that_is_not_there(launcher, engine, tmp_path):
 
 async def test_an_engine_that_is_started_anew(launcher, engine):
     said = Output()
-    container = await soon(launcher.launch(order_for(Image("tried:1"), said.take)))
+    container = await soon(launcher.launch(order_for(Image("tried:1"))))
+    container.pass_output(said.take)
     await until_ready(container)
     waiting = asyncio.create_task(container.wait())
     await asyncio.to_thread(engine.stop)
     with pytest.raises(LaunchError, match="does not answer") as caught:
-        await soon(launcher.launch(order_for(Image("tried:1"), len)))
+        await soon(launcher.launch(order_for(Image("tried:1"))))
     assert caught.value.passing
     await asyncio.to_thread(engine.start)
     await soon(pinged(container.address, LoopClock()))
@@ -249,7 +251,7 @@ async def test_an_engine_that_is_started_anew(launcher, engine):
 
 
 async def test_one_that_ends_while_the_engine_is_gone(launcher, engine):
-    asked = order_for(Image("tried:1"), len)
+    asked = order_for(Image("tried:1"))
     container = await soon(launcher.launch(asked))
     await until_ready(container)
     await asyncio.to_thread(engine.stop)
@@ -260,7 +262,7 @@ async def test_one_that_ends_while_the_engine_is_gone(launcher, engine):
 
 
 async def test_somebody_else_removes_it(launcher, engine):
-    asked = order_for(Image("tried:1"), len)
+    asked = order_for(Image("tried:1"))
     container = await soon(launcher.launch(asked))
     (name,) = engine.docker("ps", "--quiet").split()
     engine.docker("rm", "--force", name)
@@ -274,7 +276,7 @@ async def test_somebody_else_removes_it(launcher, engine):
 async def test_what_a_killed_gateway_has_left(launcher, engine):
     other = EngineLauncher("others", find=lambda: engine.where)
     lost = EngineLauncher("tests", find=lambda: engine.where)
-    orders = [order_for(Image("tried:1"), len) for _ in range(2)]
+    orders = [order_for(Image("tried:1")) for _ in range(2)]
     theirs = await soon(other.launch(orders[0]))
     ours = await soon(lost.launch(orders[1]))
     await soon(launcher.remove_leftovers())
@@ -293,7 +295,7 @@ async def test_what_a_killed_gateway_has_left(launcher, engine):
 
 async def test_one_that_fits_is_taken_over(engine, tmp_path):
     lost = EngineLauncher("tests", key=b"key", find=lambda: engine.where)
-    asked = order_for(Image("tried:1"), len, tmp_path)
+    asked = order_for(Image("tried:1"), tmp_path)
     before = await soon(lost.launch(asked))
     await until_ready(before)
     (process,) = processes_of(asked.instance)

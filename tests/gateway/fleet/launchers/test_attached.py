@@ -17,7 +17,7 @@ ADDRESSES = (Address("10.0.0.1", 8080), Address("10.0.0.2", 8080))
 
 def order(number: int) -> Order:
     variant = Variant(source=Attached(ADDRESSES), instances=2)
-    return Order(f"attached-{number}", "attached", variant, number, None, lambda data: None)
+    return Order(f"attached-{number}", "attached", variant, number)
 
 
 async def test_each_has_the_address_of_its_number(anyio_backend, no_leaks):

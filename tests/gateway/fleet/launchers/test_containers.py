@@ -13,6 +13,7 @@ from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.endpoint import Program, Source
 from partway.gateway.fleet.launchers.containers import ContainersLauncher, RunningContainers
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
+from partway.gateway.fleet.launchers.local_models import LocalModels
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from tests.gateway.fleet.fakes import FakeLauncher, turns, variant
 from tests.gateway.fleet.launchers.contract import LauncherContract
@@ -31,11 +32,16 @@ def of_two(order: Order) -> Order:
 class TwoOfEach:
     """Launches twice what an order asks for."""
 
+    address_timeout = None
+
     def __init__(self, programs: ProgramLauncher) -> None:
-        self._launcher = ContainersLauncher(lambda _: programs)
+        self._launcher = ContainersLauncher(lambda _: programs, LocalModels())
 
     async def launch(self, order: Order) -> RunningContainers:
         return await self._launcher.launch(of_two(order))
+
+    def release(self, version: str) -> None:
+        self._launcher.release(version)
 
     async def aclose(self) -> None:
         await self._launcher.aclose()
@@ -69,16 +75,17 @@ class TestContainersLauncher(LauncherContract):
 
 
 @pytest.fixture
-def fake(anyio_backend: object, no_leaks: None) -> FakeLauncher:
+async def fake(anyio_backend: object, no_leaks: None) -> FakeLauncher:
     return FakeLauncher()
 
 
 async def launched(
-    fake: FakeLauncher, on_first_end: Callable[[], object] = lambda: None
+    fake: FakeLauncher, on_loss: Callable[[], object] = lambda: None
 ) -> RunningContainers:
-    one = Order("i-1", "echo", variant(), 0, None, lambda _: None, on_first_end=on_first_end)
-    order = of_two(one)
-    return await soon(ContainersLauncher(lambda _: fake).launch(order))
+    launcher = ContainersLauncher(lambda _: fake, LocalModels())
+    running = await soon(launcher.launch(of_two(Order("i-1", "echo", variant(), 0))))
+    running.watch(on_loss)
+    return running
 
 
 async def test_each_has_an_order_and_an_address_of_its_own(fake):

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,7 @@ from partway.gateway.fleet.launchers.engine_request import (
 )
 from partway.gateway.fleet.launchers.gpus import GpuShares
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
+from partway.gateway.fleet.launchers.local_models import LocalModels
 from partway.gateway.fleet.limits import (
     ENGINE_REMOVAL_TIMEOUT,
     ENGINE_REMOVAL_TRIES,
@@ -37,6 +39,7 @@ from partway.gateway.fleet.limits import (
 from partway.gateway.fleet.platform_interface import VertexContainer
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.network.dialling import Address
+from partway.gateway.storage.model_data.model_data import HeldData
 from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from partway.gateway.timing.clock import LoopClock
 from tests.descriptors import no_descriptor_left
@@ -62,7 +65,7 @@ async def launcher(fake) -> AsyncIterator[EngineLauncher]:
 
 
 def order(image: str = "model:1", pull: str = "missing", **about: object) -> Order:
-    return order_for(Image(image, pull), lambda data: None, **about)
+    return order_for(Image(image, pull), **about)
 
 
 async def refused(launcher: EngineLauncher, asked: Order) -> LaunchError:
@@ -106,25 +109,30 @@ async def test_an_image_that_is_written_for_vertex_ai(launcher, fake):
 
 
 @pytest.mark.parametrize("moment", ["POST /containers/create", "POST /containers/partway"])
-async def test_a_link_in_place_of_a_callers_folder(launcher, fake, tmp_path, moment):
+async def test_a_link_in_place_of_a_callers_folder(fake, tmp_path, moment):
     """It is seen before the start, or at once after it, by when the engine has mounted it."""
     folder = tmp_path.resolve() / "model"
     folder.mkdir()
     opened = OpenFolder(folder, PinnedPath.of(folder).open())
-    asked = replace(order(model_dir=folder), opened=opened)
+
+    async def acquire(*_: object) -> HeldData:
+        return HeldData(folder, opened.close, opened)
+
+    launcher = EngineLauncher("mine", find=lambda: fake.where, models=LocalModels(acquire))
 
     async def swap() -> None:
         folder.rename(folder.with_name("away"))
         folder.symlink_to("/etc")
 
     fake.answers[moment] = swap
-    error = await refused(launcher, asked)
+    error = await refused(launcher, order(model_dir=folder))
     assert f"model data: {folder} has changed since the endpoint" in str(error)
     assert error.passing
     await eventually(lambda: fake.containers == {})
     started = any(each.endswith("/start") for each in fake.asked)
     assert started == moment.endswith("partway")
     opened.close()
+    await soon(launcher.aclose())
 
 
 async def test_one_that_has_ended_before_its_port_was_read(launcher, fake):
@@ -137,7 +145,8 @@ async def test_one_that_has_ended_before_its_port_was_read(launcher, fake):
         made.end(3)
 
     fake.answers["GET /containers/partway"] = end_at_once
-    container = await soon(launcher.launch(order_for(Image("model:1"), said.take)))
+    container = await soon(launcher.launch(order()))
+    container.pass_output(said.take)
     fake.answers.clear()
     assert str(await soon(container.wait())) == "ended with status 3"
     assert said.data == b"no such model\n"
@@ -470,14 +479,16 @@ async def _left_by(
 ) -> str:
     """A container of a gateway that was killed: nobody has waited for it. Returns its name."""
     client = EngineClient(fake.where, LoopClock())
-    made = ""
+    made, model = "", None
     if asked is None:
         asked = order()
     else:
-        folder = asked.model_dir and asked.model_dir.stat()
-        made = made_of(asked, "sha256:1", folder and (folder.st_dev, folder.st_ino), KEY)
+        data = asked.variant.model_data
+        model = None if data is None else Path(data)
+        folder = model and model.stat()
+        made = made_of(asked, "sha256:1", model, folder and (folder.st_dev, folder.st_ino), KEY)
     name = container_name(gateway, asked.instance)
-    await client.create(name, container_request(asked, gateway, made=made, gpus=gpus))
+    await client.create(name, container_request(asked, model, gateway, made=made, gpus=gpus))
     await client.start(name)
     await client.aclose()
     return name
@@ -527,11 +538,16 @@ def alike(count: int, **about: object) -> list[Order]:
     return [replace(each, variant=orders[0].variant) for each in orders]
 
 
+def with_model(order: Order, folder: Path) -> Order:
+    return replace(order, variant=replace(order.variant, model_data=str(folder)))
+
+
 async def test_one_that_is_what_is_asked_for_is_taken_over(next_one, fake, answering, tmp_path):
     lost, asked = alike(2)
-    name = await soon(_left_by("mine", fake, replace(lost, model_dir=tmp_path)))
+    name = await soon(_left_by("mine", fake, with_model(lost, tmp_path)))
     said = Output()
-    container = await soon(next_one.launch(replace(asked, model_dir=tmp_path, output=said.take)))
+    container = await soon(next_one.launch(with_model(asked, tmp_path)))
+    container.pass_output(said.take)
     assert list(fake.containers) == [name]
     assert container.address == Address("127.0.0.1", fake.port)
     assert answering[0].startswith(b"GET /ping ")
@@ -557,7 +573,7 @@ async def test_what_it_has_said_before_is_not_said_again(next_one, fake):
 async def test_one_that_is_something_else_is_removed(
     next_one, fake, tmp_path, otherwise, monkeypatch
 ):
-    lost, asked = (replace(each, model_dir=tmp_path) for each in alike(2))
+    lost, asked = (with_model(each, tmp_path) for each in alike(2))
     if otherwise == "environment":
         asked = replace(asked, variant=replace(asked.variant, environment=(("A", "1"),)))
     elif otherwise == "variant":
@@ -566,7 +582,7 @@ async def test_one_that_is_something_else_is_removed(
         fake.image_ids["model:1"] = "sha256:2"
     elif otherwise == "folder":
         (tmp_path / "other").mkdir()
-        asked = replace(asked, model_dir=tmp_path / "other")
+        asked = with_model(asked, tmp_path / "other")
     elif otherwise == "key":
         monkeypatch.setattr(sys.modules[__name__], "KEY", b"of another")
     name = await soon(_left_by("mine", fake, None if otherwise == "unsaid" else lost))
@@ -652,7 +668,7 @@ async def test_what_is_found_too_late_is_removed(next_one, fake):
 async def test_an_orderly_end_leaves_nothing_to_take_over(fake, tmp_path):
     launcher = EngineLauncher("mine", key=KEY, find=lambda: fake.where)
     (lost,) = alike(1)
-    await soon(_left_by("mine", fake, replace(lost, model_dir=tmp_path)))
+    await soon(_left_by("mine", fake, with_model(lost, tmp_path)))
     assert await soon(launcher.models_in_use()) == {tmp_path}
     await soon(launcher.aclose())
     assert fake.containers == {}

@@ -51,9 +51,8 @@ async def run(fake, output, removed) -> AsyncIterator[Run]:
         clients.append(client)
         await soon(client.create("one", {}))
         await soon(client.start("one"))
-        container = EngineContainer(
-            client, "one", RUNNING, output.take, removed.append, clock or LoopClock()
-        )
+        container = EngineContainer(client, "one", RUNNING, removed.append, clock or LoopClock())
+        container.pass_output(output.take)
         containers.append(container)
         await fake.container()
         return container

@@ -10,7 +10,7 @@ from partway.gateway.fleet.launchers.engine_answers import ListedContainer
 from partway.gateway.fleet.launchers.engine_leftovers import Leftover, Leftovers
 from partway.gateway.fleet.launchers.launcher import Order
 
-ORDER = Order("new", "echo", Variant(source=Image("echo:1"), instances=2), 0, None, lambda _: None)
+ORDER = Order("new", "echo", Variant(source=Image("echo:1"), instances=2), 0)
 
 
 def left(number: int, **otherwise: object) -> Leftover:

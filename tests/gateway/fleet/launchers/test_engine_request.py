@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +19,15 @@ from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.platform_interface import VertexContainer
 
 
-def order(variant: Variant, model_dir: Path | None = None) -> Order:
-    return Order("echo-1", "echo", variant, 0, model_dir, lambda data: None)
+def request_for(
+    variant: Variant, model: Path | None = None, gpus: Sequence[str] = ()
+) -> dict[str, Any]:
+    return container_request(Order("echo-1", "echo", variant, 0), model, "mine", gpus=gpus)
 
 
 @pytest.mark.clause("1.1-1", "1.1-2")
 def test_the_least():
-    assert container_request(order(Variant(source=Image("echo:1"))), "mine") == {
+    assert request_for(Variant(source=Image("echo:1"))) == {
         "Image": "echo:1",
         "Cmd": ["serve"],
         "Env": [],
@@ -64,7 +68,7 @@ def test_all_that_there_may_be():
         memory=1 << 30,
         container_hostname="model",
     )
-    request = container_request(order(variant, Path("/data:1/model")), "mine")
+    request = request_for(variant, Path("/data:1/model"))
     assert request["Env"] == ["A=b=c d", "E="]
     assert request["Hostname"] == "model"
     host = request["HostConfig"]
@@ -82,20 +86,20 @@ def test_one_that_is_written_for_vertex_ai():
     """It begins by its own CMD, and is told where it is and what it serves."""
     vertex = VertexContainer("/health", "/predict", 8501)
     variant = Variant(source=Image("echo:1"), environment=(("A", "b"),), vertex=vertex)
-    request = container_request(order(variant, Path("/data/model")), "mine")
+    request = request_for(variant, Path("/data/model"))
     assert "Cmd" not in request
     told = vertex.environment("echo", "AllTraffic", 8501, "/opt/ml/model")
     assert request["Env"] == ["A=b", *(f"{name}={value}" for name, value in told.items())]
     assert request["ExposedPorts"] == {"8501/tcp": {}}
     published = {"8501/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}
     assert request["HostConfig"]["PortBindings"] == published
-    assert "AIP_STORAGE_URI=" in container_request(order(variant), "mine")["Env"]
+    assert "AIP_STORAGE_URI=" in request_for(variant)["Env"]
 
 
 def test_gpus_of_its_own():
     """As Docker's own command asks for ``--gpus '"device=GPU-a,GPU-b"'``."""
-    asked = order(Variant(source=Image("echo:1"), gpus=2))
-    request = container_request(asked, "mine", gpus=("GPU-a", "GPU-b"))
+    asked = Variant(source=Image("echo:1"), gpus=2)
+    request = request_for(asked, gpus=("GPU-a", "GPU-b"))
     assert request["HostConfig"]["DeviceRequests"] == [
         {
             "Driver": "",
@@ -110,11 +114,11 @@ def test_gpus_of_its_own():
 
 # --- What it is made of --------------------------------------------------------------------------
 
-ORDER = Order("echo-1", "echo", Variant(source=Image("echo:1")), 0, Path("/model"), lambda _: None)
+ORDER = Order("echo-1", "echo", Variant(source=Image("echo:1")), 0)
 
 
 def made(order: Order = ORDER, image: str = "sha256:1", **about: object) -> str:
-    asked = {"folder": (1, 2), "key": b"key", **about}
+    asked = {"model": Path("/model"), "folder": (1, 2), "key": b"key", **about}
     return made_of(order, image, **asked)
 
 
@@ -124,7 +128,7 @@ def with_variant(**about: object) -> Order:
 
 def test_what_is_made_of_the_same_is_known_by_it():
     others = (
-        replace(ORDER, instance="echo-2", number=1, output=print),
+        replace(ORDER, instance="echo-2", number=1, version="another"),
         with_variant(instances=3, weight=2.0, times=InstanceTimes(stop_timeout=1)),
         with_variant(source=Image("echo:1", "never")),
     )
@@ -139,8 +143,8 @@ def test_what_is_made_of_the_same_is_known_by_it():
         made(folder=None),
         made(key=b"another"),
         made(replace(ORDER, endpoint="other")),
-        made(replace(ORDER, model_dir=Path("/other"))),
-        made(replace(ORDER, model_dir=None)),
+        made(model=Path("/other")),
+        made(model=None),
         made(with_variant(name="B")),
         made(with_variant(source=Image("echo:2"))),
         made(with_variant(environment=(("A", "1"),))),
@@ -158,7 +162,7 @@ def test_what_is_made_of_something_else_is_not(other):
 
 def test_it_is_said_and_tells_nothing():
     asked = with_variant(environment=(("TOKEN", "a secret"),))
-    labels = container_request(asked, "mine", made=made(asked))["Labels"]
+    labels = container_request(asked, Path("/model"), "mine", made=made(asked))["Labels"]
     assert labels["partway.made-of"] == made(asked)
     assert labels["partway.model"] == "/model"
     assert "secret" not in str(labels)

@@ -92,8 +92,9 @@ async def launch(launcher: ProgramLauncher, output: Output) -> AsyncIterator[Lau
     launched = []
 
     async def launch(*command: str, cwd: Path | None = None, **about: object) -> ContainerProcess:
-        order = order_for(Program(command, cwd), output.take, **about)
+        order = order_for(Program(command, cwd), **about)
         launched.append(container := await soon(launcher.launch(order)))
+        container.pass_output(output.take)
         return container
 
     yield launch
@@ -306,7 +307,7 @@ class TestItPrintsWithoutEnd:
     async def test_it_is_slowed_and_nobody_else(self, launch, launcher, output, clock):
         noisy = await launch(*shell("exec yes 'a line that is printed without end'"))
         await eventually(lambda: clock.armed)
-        other = await soon(launcher.launch(order_for(TRIED_PROGRAM, lambda data: None)))
+        other = await soon(launcher.launch(order_for(TRIED_PROGRAM)))
         await until_ready(other)
         assert await soon(ask(other, "/ping")) == ""
         assert await soon(other.stop(30)) is True

@@ -10,7 +10,6 @@ from partway.gateway.fleet.endpoint import Program
 from partway.gateway.fleet.processes.commands import (
     command_words,
     program_of,
-    unexpanded_variables,
     with_port,
 )
 
@@ -64,30 +63,3 @@ def test_a_program_s_relative_path_begins_at_the_folder():
 )
 def test_the_port_takes_the_place_of_its_exact_text_alone(words, expanded):
     assert with_port(words, 8123) == (words if expanded is None else expanded)
-
-
-PORT = "write {port}, which stands for the port"
-SHELL = "write its value, or have a shell expand it: sh -c 'exec …'"
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("uvicorn", "--port", "$SAGEMAKER_BIND_TO_PORT"), {"$SAGEMAKER_BIND_TO_PORT": PORT}),
-        (("a", "--bind=0.0.0.0:${PORT:-8080}"), {"${PORT:-8080}": PORT}),
-        (("a", "$AIP_HTTP_PORT", "$AIP_HTTP_PORT"), {"$AIP_HTTP_PORT": PORT}),
-        (("a", "$HOME/models"), {"$HOME": SHELL}),
-        (("sh", "-c", "exec a $PORT"), {}),
-        (("env", "A=$HOME", "/bin/bash", "-euo", "pipefail", "-c", "a $PORT"), {"$HOME": SHELL}),
-        (("bash", "start.sh", "$PORT"), {"$PORT": PORT}),
-        (("sh", "-c", 'exec "$@" $A', "sh", "$PORT"), {"$PORT": PORT}),
-        (("sh", "-c", "-e", "a $PORT"), {}),
-        (("sh", "-c"), {}),
-        (("a", "5$", "^a$|b", "$1", "$$", "${}", "{port}"), {}),
-    ],
-)
-def test_a_variable_that_no_shell_expands_is_named_once(words, named):
-    assert list(unexpanded_variables(words)) == [
-        f"no shell expands {written}, so the program gets it as written: {instead}"
-        for written, instead in named.items()
-    ]

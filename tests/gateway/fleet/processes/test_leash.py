@@ -47,7 +47,7 @@ async def serve():
         source=Program(("/bin/sh", "-c", CONTAINER)), environment=(("OF_GATEWAY", sys.argv[2]),)
     )
     for number in range(10_000):
-        order = Order(f"echo-{number}", "echo", variant, number, None, lambda data: None)
+        order = Order(f"echo-{number}", "echo", variant, number)
         container = await launcher.launch(order)
         if not number:
             os.write(1, b"%d\\n" % os.getpid())

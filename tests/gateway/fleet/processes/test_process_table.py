@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 import psutil
 import pytest
 
+from partway.gateway.fleet.launchers.process import HOST
 from partway.gateway.fleet.processes import process_table
 from partway.gateway.fleet.processes.process_table import (
     MARK,
@@ -137,11 +138,11 @@ def test_what_cannot_be_killed_is_left(start, monkeypatch):
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
 def test_a_listener_is_its_own_or_anothers(start, free, host):
     own, _ = shell(start, TWO, ONE)
-    assert other_listener(free, own, ONE) == "", "nobody listens"
+    assert other_listener(HOST, free, own, ONE) == "", "nobody listens"
     listener = listens(start, host, free, ANOTHER)
-    assert other_listener(free, own, ONE).startswith(f"process {listener} (python")
-    assert other_listener(free, listener, ANOTHER) == ""
-    assert other_listener(free, own, ANOTHER) == "", "by its mark"
+    assert other_listener(HOST, free, own, ONE).startswith(f"process {listener} (python")
+    assert other_listener(HOST, free, listener, ANOTHER) == ""
+    assert other_listener(HOST, free, own, ANOTHER) == "", "by its mark"
 
 
 def test_who_listens_elsewhere_is_in_nobodys_way(start, free):
@@ -149,7 +150,7 @@ def test_who_listens_elsewhere_is_in_nobodys_way(start, free):
     listens(start, "127.0.0.2", free, ANOTHER)
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert server.getsockname()[1] != free
-        assert other_listener(free, own, ONE) == ""
+        assert other_listener(HOST, free, own, ONE) == ""
 
 
 def test_whose_sockets_are_not_to_be_seen_may_be_the_one(start, free, monkeypatch):
@@ -159,7 +160,7 @@ def test_whose_sockets_are_not_to_be_seen_may_be_the_one(start, free, monkeypatc
     monkeypatch.setattr(
         process_table, "_sockets_of", lambda pid: None if pid == own else sockets_of(pid)
     )
-    assert other_listener(free, own, ONE) == ""
+    assert other_listener(HOST, free, own, ONE) == ""
 
 
 def test_a_listener_that_cannot_be_found_is_anothers(start, free, monkeypatch):
@@ -168,26 +169,26 @@ def test_a_listener_that_cannot_be_found_is_anothers(start, free, monkeypatch):
     monkeypatch.setattr(
         process_table, "_sockets_of", lambda pid: set() if pid in (own, stranger) else None
     )
-    assert other_listener(free, own, ONE) == "a process that this user may not look at"
+    assert other_listener(HOST, free, own, ONE) == "a process that this user may not look at"
 
 
 def test_a_program_that_listens_elsewhere_is_told_of_with_its_ports(start, free):
     own, _ = shell(start, TWO, ONE)
     nothing = f"nothing listens on {free}; this process listens on"
-    assert listening_elsewhere(free, own) == f"{nothing} no port"
+    assert listening_elsewhere(HOST, free, own) == f"{nothing} no port"
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         elsewhere = other.getsockname()[1]
     listener = listens(start, "127.0.0.1", elsewhere, ANOTHER)
-    assert listening_elsewhere(free, listener) == f"{nothing} {elsewhere}"
-    assert listening_elsewhere(free, own) == f"{nothing} no port", "that one is another's"
-    assert listening_elsewhere(elsewhere, own) == "", "somebody listens there"
+    assert listening_elsewhere(HOST, free, listener) == f"{nothing} {elsewhere}"
+    assert listening_elsewhere(HOST, free, own) == f"{nothing} no port", "that one is another's"
+    assert listening_elsewhere(HOST, elsewhere, own) == "", "somebody listens there"
 
 
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.2", "127.0.0.2:{}"), ("::1", "[::1]:{}")])
 def test_a_program_at_another_address_is_told_of_with_it(start, free, host, shown):
     listener = listens(start, host, free, ONE)
-    assert listening_elsewhere(free, listener) == (
+    assert listening_elsewhere(HOST, free, listener) == (
         f"nothing listens on {free}; this process listens on {shown.format(free)}"
     )
 
@@ -199,21 +200,21 @@ def test_what_a_worker_of_its_group_listens_on_is_its_own(start, free):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         port = other.getsockname()[1]
-        found = listening_elsewhere(port, leader.pid)
+        found = listening_elsewhere(HOST, port, leader.pid)
     assert found == f"nothing listens on {port}; this process listens on {free}"
 
 
 def test_where_the_system_does_not_tell_a_connection_is_tried(start, free, monkeypatch, tmp_path):
     monkeypatch.setattr(process_table, "_PROC", tmp_path / "none")
-    assert listening_elsewhere(free, os.getpid()) == f"nothing listens on {free}"
+    assert listening_elsewhere(HOST, free, os.getpid()) == f"nothing listens on {free}"
     with socket.create_server(("127.0.0.1", free)):
-        assert listening_elsewhere(free, os.getpid()) == ""
+        assert listening_elsewhere(HOST, free, os.getpid()) == ""
 
 
 def test_where_the_system_does_not_tell_nobody_is_found(start, free, monkeypatch, tmp_path):
     monkeypatch.setattr(process_table, "_PROC", tmp_path / "none")
     with socket.create_server(("127.0.0.1", free)):
-        assert other_listener(free, os.getpid(), ONE) == ""
+        assert other_listener(HOST, free, os.getpid(), ONE) == ""
     assert of_group(os.getpgrp()) == marked({ONE}) == []
     assert family(os.getpid()) == [os.getpid()]
     kill_marked({ONE})
