@@ -45,7 +45,7 @@ NEEDS_UNSHARE = command -v unshare >/dev/null || \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak kills browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak kills browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host far-launcher \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python unshare-voice \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
@@ -335,10 +335,13 @@ unshare-voice:
 silent-host: silent-host-tools $(VENV)/installed-test  ## test a host that falls silent under a hundred streams; needs root
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/silent_host_check.py
 
+far-launcher: silent-host-tools $(VENV)/installed-test  ## test a launcher whose instances live in another network namespace; needs root
+	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/gateway/fleet/launchers/far_launcher_check.py
+
 silent-host-tools:
-	@[ "$$(id -u)" = 0 ] || { echo "make silent-host needs Linux and root: it makes a network namespace" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] || { echo "this target needs Linux and root: it makes a network namespace" >&2; exit 1; }
 	@PATH=$$PATH:/usr/sbin; command -v ip >/dev/null || { \
-		echo "make silent-host needs ip: apt-get install iproute2" >&2; exit 1; }
+		echo "this target needs ip: apt-get install iproute2" >&2; exit 1; }
 
 interop-js: $(VENV)/installed-test  ## test with AWS's SDK for JavaScript and a container in JavaScript; needs node and npm
 	$(BIN)/python -m pytest tests/interop/js_check.py tests/gateway/workbench/conformance/good_js_check.py

@@ -17,6 +17,10 @@ from partway.protocol.limits import KIB, MIB
 #: eight minutes).
 START_TIMEOUT: Final = 480.0
 
+#: For the address of an instance that is launched elsewhere: an answer of another service, while a
+#: caller waits (Kubernetes gives an admission webhook 10 s).
+ADDRESS_TIMEOUT: Final = 10.0
+
 #: From SIGTERM to SIGKILL (clause 1.1-1).
 STOP_GRACE: Final = 30.0
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import re
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -20,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from partway import ClientStream, PartwayError, StreamRefused, connect
+from tests.gateway.far_host import FarHost
 from tests.wire.peers import soon
 
 STREAMS = 100
@@ -29,57 +28,11 @@ PROMISED = 6.0
 #: Seconds that a busy machine may add.
 SLACK = 4.0
 
-#: Namespaces of test runs side by side have links of their own.
-NUMBER = os.getpid() % 250
-NETWORK = f"10.213.{NUMBER}.0/30"
-GATEWAY_HOST, FAR_HOST = f"10.213.{NUMBER}.1", f"10.213.{NUMBER}.2"
-LINK, FAR_LINK, FAR = f"pwg{os.getpid()}", f"pwf{os.getpid()}", f"partway{os.getpid()}"
-
-
-def ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
-    assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
-
-
-def far(*words: str) -> list[str]:
-    """A command that runs on the far host."""
-    return ["ip", "netns", "exec", FAR, *words]
-
 
 @pytest.fixture
-def link() -> Iterator[None]:
-    """A far host, and the link to it."""
-    ip("netns", "add", FAR)
-    # Without the link its network is unreachable. A default route could lead to a proxy that
-    # accepts connections to any address.
-    ip("route", "add", "unreachable", NETWORK, "metric", "4096")
-    try:
-        ip("link", "add", LINK, "type", "veth", "peer", "name", FAR_LINK, "netns", FAR)
-        ip("address", "add", f"{GATEWAY_HOST}/30", "dev", LINK)
-        ip("link", "set", LINK, "up")
-        for words in (
-            ("address", "add", f"{FAR_HOST}/30", "dev", FAR_LINK),
-            ("link", "set", FAR_LINK, "up"),
-            ("link", "set", "lo", "up"),
-        ):
-            ip("-n", FAR, *words)
-        yield
-    finally:
-        ip("netns", "delete", FAR)
-        ip("route", "delete", "unreachable", NETWORK, "metric", "4096")
-        with suppress(AssertionError):  # it has gone with its other end
-            ip("link", "delete", LINK)
-
-
-def cut_behind_the_gateway() -> None:
-    """Packets leave the gateway's host and are lost; dials time out."""
-    ip("-n", FAR, "address", "delete", f"{FAR_HOST}/30", "dev", FAR_LINK)
-    ip("-n", FAR, "link", "set", FAR_LINK, "arp", "off")
-
-
-def cut_at_the_gateway() -> None:
-    """No packet leaves, and dials fail at once."""
-    ip("link", "set", LINK, "down")
+def host() -> Iterator[FarHost]:
+    with FarHost() as host:
+        yield host
 
 
 @asynccontextmanager
@@ -106,13 +59,13 @@ def container(host: str) -> list[str]:
 
 @pytest.fixture(params=[1, 2], ids=["one-process", "two-workers"])
 async def gateway(
-    request: pytest.FixtureRequest, link: None, tmp_path: Path, anyio_backend: object
+    request: pytest.FixtureRequest, host: FarHost, tmp_path: Path, anyio_backend: object
 ) -> AsyncIterator[tuple[str, Path]]:
     """The gateway of a container on the far host, and of a near one; its URL and its log."""
     async with AsyncExitStack() as started:
         urls = {
             "far": await started.enter_async_context(
-                running(*far(*container(FAR_HOST)), log=tmp_path / "far.log")
+                running(*host.command(*container(host.address)), log=tmp_path / "far.log")
             ),
             "near": await started.enter_async_context(
                 running(*container("127.0.0.1"), log=tmp_path / "near.log")
@@ -163,8 +116,8 @@ def times(log: Path, pattern: str) -> list[float]:
 
 @pytest.mark.clause("1.5-3")
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("cut", [cut_behind_the_gateway, cut_at_the_gateway])
-async def test_streams_end_soon_after_the_first_dial_that_times_out(gateway, cut):
+@pytest.mark.parametrize("cut", [FarHost.cut_behind_the_gateway, FarHost.cut_at_the_gateway])
+async def test_streams_end_soon_after_the_first_dial_that_times_out(gateway, host, cut):
     url, log = gateway
     async with AsyncExitStack() as opened:
 
@@ -178,7 +131,7 @@ async def test_streams_end_soon_after_the_first_dial_that_times_out(gateway, cut
         async with asyncio.TaskGroup() as tasks:
             for stream in talking:
                 tasks.create_task(talk(stream))
-            cut()
+            cut(host)
             with pytest.raises(StreamRefused):  # of the dials that time out this is the first
                 await streams("far", 1)
             ends = [tasks.create_task(end_of(each)) for each in (*idle, *talking)]

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from partway.gateway.fleet.endpoint import Variant
+from partway.gateway.fleet.limits import ADDRESS_TIMEOUT
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.network.dialling import Address
 
@@ -139,6 +140,7 @@ class Launcher(Protocol):
 
         None for a launcher with limits of its own, such as for the pull of an image.
         """
+        return ADDRESS_TIMEOUT
 
     async def launch(self, order: Order) -> RunningContainer:
         """Return a container as soon as it has an address, whether or not it is ready.

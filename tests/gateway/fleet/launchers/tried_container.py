@@ -1,6 +1,7 @@
 """The container that launchers are tried with: a program of nothing but the standard library.
 
-It listens where ``SAGEMAKER_BIND_TO_PORT`` says, on 8080 without it, and says what it is asked:
+It listens where ``PARTWAY_BIND_TO_HOST`` and ``SAGEMAKER_BIND_TO_PORT`` say, on 8080 everywhere
+without them, and says what it is asked:
 
 - ``GET /ping``: nothing, with 200.
 - ``GET /arguments``, ``/environment``: its own, as JSON.
@@ -84,7 +85,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_IGN if ignores else end)
     port = os.environ.get("SAGEMAKER_BIND_TO_PORT")
     # What a process of this machine serves is for this machine alone; a container has its own.
-    where = ("", 8080) if port is None else ("127.0.0.1", int(port))
+    where = ("", 8080) if port is None else (os.environ["PARTWAY_BIND_TO_HOST"], int(port))
     server = ThreadingHTTPServer(where, Handler)
     print("this is said to standard output", flush=True)
     print("this is said to standard error", file=sys.stderr, flush=True)
