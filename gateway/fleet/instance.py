@@ -77,8 +77,7 @@ class Instance:
         self.over = asyncio.Event()
         self._endpoint = endpoint
         self._variant = variant
-        self._launcher = making.launcher
-        self._order = making.order
+        self._launch = making.launch
         self._pass_output = making.pass_output
         self._output = making.output
         self._place_of = making.place_of
@@ -224,16 +223,6 @@ class Instance:
         finally:
             running.kill()
             await ended
-
-    async def _launch(self) -> RunningContainer:
-        seconds = self._launcher.address_timeout
-        if seconds is None:
-            return await self._launcher.launch(self._order)
-        try:
-            async with time_limit(self._clock, seconds):
-                return await self._launcher.launch(self._order)
-        except TimeoutError:
-            raise LaunchError(f"it has no address after {seconds:g} s", passing=True) from None
 
     async def _live_with(
         self, running: RunningContainer, ended: asyncio.Task[object], began: float

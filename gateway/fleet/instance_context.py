@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from partway.gateway.fleet.endpoint import Place, Variant
-from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningContainer
+from partway.gateway.fleet.launchers.launcher import Launcher, RunningContainer
 from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.timing.clock import Clock
 
@@ -74,13 +74,13 @@ class Making:
     """The parts of one instance.
 
     Attributes:
+        launch: launches its containers; may raise LaunchError.
         start: makes the wait for readiness, from a clock and a function that is called on a slow
             start; None for an attached instance, which is in service at once.
         pass_output: has the output of its containers passed to their receivers.
     """
 
-    launcher: Launcher
-    order: Order
+    launch: Callable[[], Coroutine[Any, Any, RunningContainer]]
     place_of: Callable[[RunningContainer], Place]
     output: SaidLast
     load: InstanceLoad

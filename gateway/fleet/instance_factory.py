@@ -71,9 +71,10 @@ class InstanceMaker:
 
     def _attached(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
         """Make an instance from its address alone: it needs no output and no model data."""
+        launcher = self._means.launcher(variant)
+        order = Order(name, self._endpoint.name, variant, number)
         return Making(
-            self._means.launcher(variant),
-            Order(name, self._endpoint.name, variant, number),
+            lambda: launcher.launch(order),
             lambda running: Place.of(self._endpoint, variant, running.address),
             NO_OUTPUT,
             load,

@@ -11,10 +11,16 @@ from partway.gateway.fleet.endpoint import Attached, Containers, Endpoint, Place
 from partway.gateway.fleet.health.slow_start import SlowStart
 from partway.gateway.fleet.instance_context import CapturedOutput, Making, Means
 from partway.gateway.fleet.launchers.containers import RunningContainers
-from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningContainer
+from partway.gateway.fleet.launchers.launcher import (
+    Launcher,
+    LaunchError,
+    Order,
+    RunningContainer,
+)
 from partway.gateway.fleet.limits import LAST_LINES
 from partway.gateway.fleet.processes.unexpanded import warn_of_variables
 from partway.gateway.fleet.routing.router import InstanceLoad
+from partway.gateway.timing.deadlines import time_limit
 
 
 class ContainerOutputs:
@@ -66,8 +72,9 @@ class LaunchOrders:
             warn_of_variables(self._endpoint.name, variant)
         launcher = self._means.launcher(variant)
         self._launchers.add(launcher)
+        order = self._order(name, variant, number)
         return Making(
-            *(launcher, self._order(name, variant, number)),
+            lambda: self._launched(launcher, order),
             lambda running: _place(self._endpoint, variant, running),
             ContainerOutputs(outputs) if variant.containers else outputs[""],
             load,
@@ -79,6 +86,17 @@ class LaunchOrders:
         """Release what the instances have shared; all of them must have ended."""
         for launcher in self._launchers:
             launcher.release(self._version)
+
+    async def _launched(self, launcher: Launcher, order: Order) -> RunningContainer:
+        """Launch within the launcher's time for an address."""
+        seconds = launcher.address_timeout
+        if seconds is None:
+            return await launcher.launch(order)
+        try:
+            async with time_limit(self._means.around.clock, seconds):
+                return await launcher.launch(order)
+        except TimeoutError:
+            raise LaunchError(f"it has no address after {seconds:g} s", passing=True) from None
 
     def _order(self, name: str, variant: Variant, number: int) -> Order:
         endpoint, version = self._endpoint.name, self._version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Protocol
@@ -15,7 +15,7 @@ from partway.gateway.fleet.instance_context import CapturedOutput, InstanceConte
 from partway.gateway.fleet.kept_instances import KeptInstance, KeptInstances
 from partway.gateway.fleet.launch_orders import ContainerOutputs, pass_outputs
 from partway.gateway.fleet.launchers.containers import RunningContainers
-from partway.gateway.fleet.launchers.launcher import Order, RunningContainer
+from partway.gateway.fleet.launchers.launcher import RunningContainer
 from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.fleet.states import InstanceState
@@ -121,7 +121,7 @@ class UnclaimedInstances:
         number = 0 if record is None else record.number
         ending = Instance(
             *(instance, endpoint.name, endpoint.variants[0], number),
-            _making(endpoint, instance, containers, self._load(instance)),
+            _making(endpoint, containers, self._load(instance)),
             self._around,
             self._changed,
         )
@@ -145,41 +145,20 @@ def _variant(record: KeptInstance | None) -> Variant:
 
 def _making(
     endpoint: Endpoint,
-    instance: str,
     containers: tuple[UnclaimedContainer, ...],
     load: InstanceLoad,
 ) -> Making:
     outputs = {hostname_of(each.id): each.output for each in containers}
+    running = {hostname_of(each.id): each.running for each in containers}
+
+    async def launch() -> RunningContainer:
+        """Launch nothing: the containers run."""
+        return RunningContainers(running) if len(running) > 1 else containers[0].running
+
     return Making(
-        _Launched({hostname_of(each.id): each.running for each in containers}),
-        Order(instance, endpoint.name, endpoint.variants[0], 0),
+        launch,
         lambda running: Place.of(endpoint, endpoint.variants[0], running.address),
         ContainerOutputs(outputs) if len(outputs) > 1 else containers[0].output,
         load,
         pass_output=lambda running: pass_outputs(running, outputs),
     )
-
-
-class _Launched:
-    """Launches nothing: the containers run.
-
-    Args:
-        each: by host name, which is empty for an only container.
-    """
-
-    address_timeout = None
-
-    def __init__(self, each: Mapping[str, RunningContainer]) -> None:
-        self._each = each
-
-    async def launch(self, order: Order) -> RunningContainer:
-        if len(self._each) > 1:
-            return RunningContainers(self._each)
-        (only,) = self._each.values()
-        return only
-
-    def release(self, version: str) -> None:
-        """Do nothing: they have no version."""
-
-    async def aclose(self) -> None:
-        """Do nothing: the containers' own launchers are closed by others."""

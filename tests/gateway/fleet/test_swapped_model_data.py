@@ -10,14 +10,11 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.fleet.endpoint import Program, Variant
-from partway.gateway.fleet.launch_orders import LaunchOrders
-from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.fleet.routing.router import Router
 from partway.gateway.storage.model_data import model_data
 from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from partway.gateway.timing.clock import LoopClock
-from tests.gateway.fleet.fakes import endpoint
 from tests.gateway.fleet.model_archives import packed
 from tests.gateway.fleet.waiting import soon
 
@@ -63,16 +60,15 @@ async def weights_of_instance(
     seen = path.parent.parent / "seen"
     program = Program(("/bin/sh", "-c", f"cat $SM_MODEL_DIR/weights > {seen}"))
     pinned = PinnedPath.of(path) if of_caller else None
-    served = endpoint("echo", Variant(source=program, model_data=str(path), pinned=pinned))
-    orders = LaunchOrders(provisions.means, served)
-    making = orders.making("one", served.variants[0], 0, Router().load("one"))
+    variant = Variant(source=program, model_data=str(path), pinned=pinned)
+    launcher, order = provisions.means.launcher(variant), Order("one", "echo", variant, 0, "v")
     try:
-        await soon(provisions._launched().models.of(making.order))
+        await soon(provisions._launched().models.of(order))
         before_launch()
-        container = await soon(making.launcher.launch(making.order))
+        container = await soon(launcher.launch(order))
         assert str(await soon(container.wait())) == "ended with status 0"
     finally:
-        orders.close()
+        launcher.release("v")
     return seen.read_text()
 
 
