@@ -224,6 +224,22 @@ class LauncherContract:
         said = [b"this is said to standard %b\n" % stream for stream in (b"output", b"error")]
         await eventually(lambda: all(line in output.data for line in said))
 
+    async def test_what_it_says_is_held_until_somebody_listens(self, launcher, launch, source):
+        order, output = order_for(source), Output()
+        container = await soon(launcher.launch(order))
+        await until_ready(container)
+        container.pass_output(output.take)
+        assert await soon(container.stop(GRACE)) is True
+        assert b"this is said to standard output\n" in output.data
+        assert await self.left_of(order.instance) == []
+
+    async def test_while_it_runs_it_is_not_lost(self, launch):
+        container = await launch()
+        container.watch(lambda: pytest.fail("it runs"))
+        await until_ready(container)
+        assert container.loss is None
+        container.watch(lambda: None)
+
     async def test_nobody_has_to_wait_for_its_end(self, launch):
         container = await launch()
         waiting = asyncio.create_task(container.wait())
