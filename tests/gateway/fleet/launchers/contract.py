@@ -224,7 +224,9 @@ class LauncherContract:
         said = [b"this is said to standard %b\n" % stream for stream in (b"output", b"error")]
         await eventually(lambda: all(line in output.data for line in said))
 
-    async def test_what_it_says_is_held_until_somebody_listens(self, launcher, launch, source):
+    async def test_what_it_says_is_held_until_somebody_listens(
+        self, anyio_backend, no_leaks, launcher, source
+    ):
         order, output = order_for(source), Output()
         container = await soon(launcher.launch(order))
         await until_ready(container)

@@ -301,8 +301,9 @@ async def test_one_that_fits_is_taken_over(engine, tmp_path):
     (process,) = processes_of(asked.instance)
     said = Output()
     launcher = EngineLauncher("tests", key=b"key", find=lambda: engine.where)
-    again = replace(asked, instance=f"{asked.instance}-again", output=said.take)
+    again = replace(asked, instance=f"{asked.instance}-again")
     after = await soon(launcher.launch(again))
+    after.pass_output(said.take)
     assert after.address == before.address
     assert processes_of(asked.instance) == [process]
     with pytest.raises(aiohttp.ClientError):
