@@ -155,7 +155,7 @@ class Lease:
     """
 
     __slots__ = (
-        "_is_cut",
+        "_cut_as_lost",
         "_load",
         "_moved",
         "_on_cut",
@@ -172,7 +172,7 @@ class Lease:
         self._router = router
         self._on_cut: Callable[[], object] | None = None
         self._on_loss: Callable[[], object] | None = None
-        self._is_cut = False
+        self._cut_as_lost: bool | None = None
         self._moved = False
         self._take(chosen)
 
@@ -218,14 +218,13 @@ class Lease:
 
         ``lost`` is called instead if the instance cannot be reached any more.
         """
-        if self._is_cut:
-            end()
-        else:
-            self._on_cut, self._on_loss = end, lost
+        self._on_cut, self._on_loss = end, lost
+        if self._cut_as_lost is not None:
+            self.cut(is_lost=self._cut_as_lost)
 
     def cut(self, *, is_lost: bool = False) -> None:
         """Call the function given to :meth:`ends_by`, now or as soon as it is given."""
-        self._is_cut = True
+        self._cut_as_lost = is_lost
         end = (self._on_loss if is_lost else None) or self._on_cut
         self._on_cut = self._on_loss = None
         if end is not None:
@@ -235,7 +234,7 @@ class Lease:
         self.instance = chosen.instance
         self.place: Place = chosen.instance.place
         self.variant = chosen.variant
-        self._is_cut = False
+        self._cut_as_lost = None
         # Kept here, since the router forgets an ended instance while leases on it may still be
         # open.
         self._load = chosen.load

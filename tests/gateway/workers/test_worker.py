@@ -106,6 +106,17 @@ async def test_an_instance_that_it_has_forgotten_is_not_cut(scene):
     assert scene.worker.router.loads == {}
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_streams_on_an_instance_that_is_cut_end_as_it_is_told(scene, is_lost):
+    assert TABLE.variants is not None
+    instance, told = TABLE.variants[0].instances[0].id, []
+    assert await scene.answer(TABLE) == Applied(TABLE.number)
+    with scene.worker.router.lease(TABLE.endpoint, TABLE.variants[0].name) as lease:
+        lease.ends_by(lambda: told.append(False), lambda: told.append(True))
+        assert await scene.answer(CutInstance(instance, is_lost), WorkerCheck()) == WorkerChecked()
+    assert told == [is_lost]
+
+
 async def test_hosts_are_suspected_by_all_processes(scene):
     suspected, told = HostSuspected("192.0.2.1", 80), HostSuspected("192.0.2.2", 80)
     assert await scene.answer(told, WorkerCheck()) == WorkerChecked()

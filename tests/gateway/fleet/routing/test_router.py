@@ -149,6 +149,22 @@ class TestCutting:
         assert told == ["end"]
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("is_early", [False, True])
+def test_work_on_an_instance_out_of_reach_ends_otherwise(is_lost, is_early):
+    on, told, cuts = router(variant("x", "a")), [], []
+    on.on_cut = lambda *cut: cuts.append(cut)
+    with on.lease("e") as stream, on.lease("e") as request:
+        if is_early:
+            on.load("a").cut(is_lost=is_lost)
+        stream.ends_by(lambda: told.append("drained"), lambda: told.append("lost"))
+        request.ends_by(lambda: told.append("request"))
+        if not is_early:
+            on.load("a").cut(is_lost=is_lost)
+    assert sorted(told) == ["lost" if is_lost else "drained", "request"]
+    assert cuts == [("a", is_lost)]
+
+
 def begun(on, lease):
     """A session that the lease's instance has begun."""
     return StickySession("s", lease.instance.mark)
