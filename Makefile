@@ -45,9 +45,9 @@ NEEDS_UNSHARE = command -v unshare >/dev/null || \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak kills browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host far-launcher \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak kills browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-kubernetes interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host far-launcher \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python unshare-voice \
-	image image-tools engine engine-tools silent-host-tools wheel clean
+	image image-tools engine engine-tools kubernetes kubernetes-tools silent-host-tools wheel clean
 
 help:  ## list the targets of this file
 	@sed -n 's/^\([a-z0-9-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -286,6 +286,18 @@ interop-kubectl: $(VENV)/installed-test  ## test with kubectl, which is in PATH 
 	@command -v $${KUBECTL:-kubectl} >/dev/null || { \
 		echo "make interop-kubectl needs kubectl: apt-get install kubernetes-client" >&2; exit 1; }
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/kubectl_check.py
+
+kubernetes:  ## build etcd and a Kubernetes control plane from Debian's packages, once, into ~/.cache/partway; 15 min
+	@tests/interop/kubernetes/build
+
+interop-kubernetes: kubernetes-tools kubernetes $(VENV)/installed-test  ## test with a real Kubernetes API server and hollow nodes; needs root
+	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) $(wildcard tests/interop/kubernetes/*_check.py)
+
+kubernetes-tools:
+	@[ "$$(id -u)" = 0 ] || { echo "make interop-kubernetes needs Linux and root: it makes network namespaces" >&2; exit 1; }
+	@for tool in ip:iproute2 nsenter:util-linux unshare:util-linux $${KUBECTL:-kubectl}:kubernetes-client; do \
+		PATH=$$PATH:/usr/sbin command -v $${tool%:*} >/dev/null || { \
+			echo "make interop-kubernetes needs $${tool%:*}: apt-get install $${tool\#*:}" >&2; exit 1; }; done
 
 interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## test with the SageMaker Python SDK, versions 2 and 3
 	SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) \

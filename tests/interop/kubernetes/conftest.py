@@ -1,0 +1,38 @@
+"""A cluster for the checks of this folder, and a namespace of it for each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.kubernetes.cluster import Cluster, programs
+
+
+@pytest.fixture(scope="session")
+def cluster_programs() -> Path:
+    """The folder of the built programs."""
+    if os.geteuid():
+        pytest.fail("a cluster needs Linux and root: it makes network namespaces", pytrace=False)
+    try:
+        return programs()
+    except RuntimeError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def cluster(cluster_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes, and a control plane that soon notices the loss of one."""
+    with Cluster.start(cluster_programs, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own, which goes with all that is in it."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:63].strip("-")
+    with cluster.namespace(name):
+        yield name
