@@ -42,7 +42,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No module of tests by its name, so that what its assertions found is not shown otherwise.
-pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
+pytest.register_assert_rewrite(
+    "tests.gateway.fleet.launchers.contract", "tests.interop.kubectl_contract"
+)
 
 ROOT = Path(__file__).parent.parent
 CONTRACT = ROOT / "docs" / "reference" / "contract.md"

@@ -212,7 +212,7 @@ class Cluster(ControlPlane):
 
     @contextmanager
     def namespace(self, name: str) -> Iterator[str]:
-        """A namespace in which pods can be made. It goes with all that is in it, which takes 5 s."""
+        """A namespace in which pods can be made. It goes with all that is in it, after 5 s."""
         self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         until(lambda: self._has_account(name), f"namespace {name} has no service account")
         try:

@@ -30,8 +30,8 @@ mkdir "$scratch/upper" "$scratch/work" "$root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$root"
 while [ "$1" != -- ]; do
     # Links such as /var/run are followed inside.
-    if [ -d "$1" ]; then folder=$2; else folder=${2%/*}; fi
-    place=$(chroot "$root" sh -c 'mkdir -p "$1"; [ -e "$2" ] || : >"$2"; realpath "$2"' sh "$folder" "$2")
+    if [ -d "$1" ]; then make='mkdir -p "$0"'; else make='mkdir -p "${0%/*}"; : >>"$0"'; fi
+    place=$(chroot "$root" sh -c "$make; realpath \"\$0\"" "$2")
     mount --rbind "$1" "$root$place"
     shift 2
 done
