@@ -44,12 +44,13 @@ BUILD = Path(__file__).with_name("build")
 #: Seconds for a command of kubectl's.
 PATIENCE = 120.0
 
-#: The images that every node has: Partway, and the models that its containers ship.
+#: The images that every node has, as the Dockerfile makes them: Partway, and the models that ship.
 IMAGES: dict[str, dict[str, Any]] = {
-    "partway": {"entrypoint": [sys.executable, "-m", "partway"]},
+    "partway": {"entrypoint": [sys.executable, "-m", "partway"], "command": ["serve"]},
     **{
         model: {
-            "entrypoint": [sys.executable, "-m", "partway.container", "serve"],
+            "entrypoint": [sys.executable, "-m", "partway.container"],
+            "command": ["serve"],
             "environment": {"PARTWAY_MODEL": model},
         }
         for model in ("echo", "chat", "kmeans", "linear", "pca", "speech", "voice")

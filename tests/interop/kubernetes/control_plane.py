@@ -51,16 +51,19 @@ DEFAULT_TIMES = NodeTimes(10, 5, 40)
 SHORT_TIMES = NodeTimes(1, 1, 4)
 
 
-def until(met: Callable[[], bool], awaited: str) -> None:
+def until(met: Callable[[], object], awaited: str, patience: float = PATIENCE) -> None:
     """Wait for a condition.
+
+    Args:
+        awaited: the message if it is not met in time.
 
     Raises:
         TimeoutError: It was not met in time.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not met():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"after {PATIENCE:.0f} s: {awaited}")
+            raise TimeoutError(f"after {patience:.0f} s: {awaited}")
         time.sleep(0.05)
 
 
