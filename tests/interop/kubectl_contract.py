@@ -32,6 +32,9 @@ from tests.interop.served_api import PATIENCE, Ended, blocks, ended
 
 PAGE = "how-to/kubectl.md"
 
+#: On Kubernetes an endpoint without its group is one of Kubernetes' own.
+KINDS = "deployedmodels,endpoints.aiplatform.gdc.goog"
+
 TIME = r'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"'
 
 
@@ -149,7 +152,7 @@ class KubectlContract:
         assert "deleted" in await said(
             kubectl, "delete", "-f", "chat.yaml", "-f", "my-tf-model.yaml"
         )
-        assert (await said(kubectl, "get", "dm,ep", "-o", "name")) == ""
+        assert (await said(kubectl, "get", KINDS, "-o", "name")) == ""
 
     async def test_a_watch_prints_each_change(self, kubectl: Kubectl) -> None:
         await said(kubectl, "apply", "-f", "my-tf-model.yaml")
@@ -195,5 +198,5 @@ class KubectlContract:
 
     async def test_who_may_not(self, reader: Kubectl, nobody: Kubectl) -> None:
         assert "(Forbidden)" in await refused(reader, "apply", "-f", "chat.yaml")
-        assert await said(reader, "get", "ep", "-o", "name") == ""
-        assert "must be logged in" in await refused(nobody, "get", "ep")
+        assert await said(reader, "get", KINDS, "-o", "name") == ""
+        assert "must be logged in" in await refused(nobody, "get", KINDS)
