@@ -77,7 +77,10 @@ class TestTheEmbeddedServer(KubectlContract):
 
 async def test_a_table_shows_whether_all_is_ready(kubectl: Kubectl, tmp_path: Path) -> None:
     write_page(tmp_path)
-    await said(kubectl, "apply", "-f", "my-tf-model.yaml", "-f", "chat.yaml")
+    await said(kubectl, "apply", "-f", "my-tf-model.yaml")
+    reason = ("get", "-f", "my-tf-model.yaml", "-o", "jsonpath={.status.primaryCondition.reason}")
+    assert await said(kubectl, *reason) == "NoEndpoint"
+    await said(kubectl, "apply", "-f", "chat.yaml")
     await said(kubectl, "wait", "--for=condition=EndpointReady", "endpoint/chat")
     words = ("get", "endpoint", "chat", "-o", "jsonpath={.status.endpointFQDN}")
     assert await said(kubectl, *words) == "chat.localhost"

@@ -156,14 +156,15 @@ class KubectlContract:
 
     async def test_a_watch_prints_each_change(self, kubectl: Kubectl) -> None:
         await said(kubectl, "apply", "-f", "my-tf-model.yaml")
-        reason = r'jsonpath={.status.primaryCondition.reason}{"\n"}'
+        members = r'jsonpath={.status.primaryCondition.reason} {.metadata.labels.app}{"\n"}'
         async with (
             asyncio.timeout(PATIENCE),
-            kubectl.watching("get", "-f", "my-tf-model.yaml", "-w", "-o", reason) as reasons,
+            kubectl.watching("get", "-f", "my-tf-model.yaml", "-w", "-o", members) as lines,
         ):
-            await read_until(reasons, "NoEndpoint")
             await said(kubectl, "apply", "-f", "chat.yaml")
-            await read_until(reasons, "Ready")
+            await read_until(lines, "Ready")
+            await said(kubectl, "label", "-f", "my-tf-model.yaml", "app=chat")
+            await read_until(lines, "Ready chat")
 
     async def test_an_applied_change_adds_and_removes_members(
         self, kubectl: Kubectl, tmp_path: Path

@@ -236,22 +236,14 @@ def test_a_node_is_cut_off_and_mended(cluster: Cluster, namespace: str, pods: Po
     assert len(pods.names()) == 1
 
 
-def test_users_have_the_rights_of_their_roles(cluster: Cluster, namespace: str) -> None:
+def test_an_account_has_the_rights_of_its_role(cluster: Cluster, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
-    token = cluster.token_of_account(namespace, "default")
     with pytest.raises(Refused, match="403"):
-        cluster.ask("GET", path, token=token)
+        cluster.ask("GET", path, token=cluster.token_of_account(namespace, "default"))
     with pytest.raises(Refused, match="401"):
         cluster.ask("GET", path, token="nobody's")
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
-    cluster.ask("POST", f"{rbac}/roles", {"metadata": {"name": "reader"}, "rules": [rule]})
-    binding = {
-        "metadata": {"name": "reader"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
-    }
-    cluster.ask("POST", f"{rbac}/rolebindings", binding)
+    token = cluster.account(namespace, "reader", [rule])
     until(lambda: allowed(cluster, path, token), "the role is not in force")
     with pytest.raises(Refused, match="403"):
         cluster.ask("DELETE", f"{path}/any", token=token)

@@ -257,20 +257,38 @@ class ControlPlane:
         answer = self.ask("POST", path, {"spec": {"expirationSeconds": 3600}})
         return str(answer["status"]["token"])
 
-    def kubeconfig_of(self, user: str, token: str | None = None) -> Path:
+    def kubeconfig_of(
+        self, user: str, *, token: str | None = None, namespace: str = "default"
+    ) -> Path:
         """A file for ``kubectl``; a token makes a user of a service account."""
-        file = self._folder / f"{user}.kubeconfig"
+        file = self._folder / f"{user}.{namespace}.kubeconfig"
         cluster = {"server": self.url, "certificate-authority": str(self.ca)}
+        context = {"cluster": "tests", "user": user, "namespace": namespace}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "tests", "cluster": cluster}],
             "users": [{"name": user, "user": {"token": token or self.tokens[user]}}],
-            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": user}}],
+            "contexts": [{"name": "tests", "context": context}],
             "current-context": "tests",
         }
         file.write_text(json.dumps(config, indent=1), "utf-8")
         return file
+
+    def account(self, namespace: str, name: str, rules: Sequence[Mapping[str, Any]]) -> str:
+        """Make a service account with a role of these rules; its token."""
+        rbac = "rbac.authorization.k8s.io"
+        path = f"/apis/{rbac}/v1/namespaces/{namespace}"
+        metadata = {"metadata": {"name": name}}
+        self.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", metadata)
+        self.ask("POST", f"{path}/roles", {**metadata, "rules": list(rules)})
+        binding = {
+            **metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        }
+        self.ask("POST", f"{path}/rolebindings", binding)
+        return self.token_of_account(namespace, name)
 
     # --- Files -----------------------------------------------------------------------------------
 
