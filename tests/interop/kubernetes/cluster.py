@@ -87,6 +87,7 @@ class Cluster(ControlPlane):
 
     Attributes:
         nodes: the hosts that run pods, by their names: ``node-1`` …
+        kubelets: their programs, by the same names.
         logs: the folder of the programs' logs, and of each container's.
     """
 
@@ -112,7 +113,7 @@ class Cluster(ControlPlane):
         self.nodes: dict[str, Host] = {}
         self.logs = logs
         self._network, self._folder, self._heartbeat = network, folder, times.heartbeat
-        self._kubelets: list[Program] = []
+        self.kubelets: dict[str, Program] = {}
 
     @classmethod
     @contextmanager
@@ -152,14 +153,14 @@ class Cluster(ControlPlane):
                 cluster._add_node(number, plan, {**IMAGES, **(images or {})})
             until(cluster.is_settled, "the nodes are not ready")
             yield cluster
-            for program in (*cluster.programs, *cluster._kubelets):
+            for program in (*cluster.programs, *cluster.kubelets.values()):
                 program.check()
         finally:
             assert guard.stdin is not None
             guard.stdin.close()
             assert guard.wait() == 0, f"{network.name} is not removed"
             if cluster is not None:
-                for program in (*cluster.programs, *cluster._kubelets):
+                for program in (*cluster.programs, *cluster.kubelets.values()):
                     program.forget()
 
     def host(self, name: str) -> Host:
@@ -193,13 +194,12 @@ class Cluster(ControlPlane):
         file = folder / "settings.json"
         file.write_text(json.dumps(settings), "utf-8")
         words = [sys.executable, "-m", "tests.interop.kubernetes.kubelet", str(file)]
-        kubelet = Program(host.command(*words), self.logs / f"kubelet-{name}.log")
-        kubelet.start()
-        self._kubelets.append(kubelet)
+        self.kubelets[name] = Program(host.command(*words), self.logs / f"kubelet-{name}.log")
+        self.kubelets[name].start()
 
     def is_settled(self) -> bool:
         """Whether every node is ready, and pods can be made."""
-        for program in (*self.programs, *self._kubelets):
+        for program in (*self.programs, *self.kubelets.values()):
             program.check()
         nodes = self.ask("GET", "/api/v1/nodes")["items"]
         ready = [

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
 from typing import Any, Self
 
 from tests.conftest import ROOT
@@ -65,6 +66,20 @@ class Image:
 def expanded(text: str, environment: Mapping[str, str]) -> str:
     """The text with the variables that it names as ``$(NAME)``."""
     return _REFERENCE.sub(lambda found: environment.get(found[1], found[0]), text)
+
+
+def send(process: asyncio.subprocess.Process, number: Signals) -> None:
+    """Send a signal to a process that may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait for its end. An error of the task's own is raised."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
 
 
 def system_mounts() -> list[str]:
@@ -157,9 +172,7 @@ class Container:
         try:
             status = await process.wait()
         finally:
-            probing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await probing
+            await ended(probing)
             self._process, self.ready, self.started = None, False, False
         status = status if status >= 0 else 128 - status
         self.ended = {
@@ -204,11 +217,11 @@ class Container:
                 await self._end(process, grace)
 
     async def _end(self, process: asyncio.subprocess.Process, grace: float) -> None:
-        process.terminate()
+        send(process, SIGTERM)
         try:
             await asyncio.wait_for(process.wait(), grace)
         except TimeoutError:
-            process.kill()
+            send(process, SIGKILL)
 
     async def execute(self, *words: str) -> int:
         """The exit status of a command inside the container.
@@ -237,11 +250,11 @@ class Container:
             with contextlib.suppress(*probes.FAILURES):
                 await probes.succeeds(hook, self.spec, self._address, self.execute)
         if self._process is not None:
-            self._process.terminate()
+            send(self._process, SIGTERM)
 
     def kill(self) -> None:
         if self._process is not None:
-            self._process.kill()
+            send(self._process, SIGKILL)
 
     @property
     def status(self) -> dict[str, Any]:

@@ -97,6 +97,13 @@ class Network:
         self.name, number = self._claim()
         self.prefix = f"10.{FIRST_NETWORK + number}"
         self._hosts = 1
+        try:
+            self._make_switch()
+        except NetworkError:
+            ip("netns", "delete", self.name)
+            raise
+
+    def _make_switch(self) -> None:
         batch(self.name, f"link add {BRIDGE} type bridge\nlink set {BRIDGE} up\nlink set lo up\n")
         ip("link", "add", self.name, "type", "veth", "peer", "name", "machine", "netns", self.name)
         ip("-netns", self.name, "link", "set", "machine", "master", BRIDGE, "up")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.interop.kubernetes.api import AWAY, STRATEGIC, Api, ApiError, Object
-from tests.interop.kubernetes.container import Container, Image, now
+from tests.interop.kubernetes.container import Container, Image, ended, now
 from tests.interop.kubernetes.hosts import NAMESPACES, ip, plug
 from tests.interop.kubernetes.pod_spec import PodSpec, SpecError
 from tests.interop.kubernetes.teardown import processes_in
@@ -88,7 +88,6 @@ class Pod:
             ]
             for kind in ("initContainers", "containers")
         )
-
         self._note("Initialized", value=not self._first)
 
     def stop(self, grace: float) -> None:
@@ -115,9 +114,7 @@ class Pod:
             await self._stopping.wait()
             await self._delete()
         finally:
-            reporting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reporting
+            await ended(reporting)
             self._remove()
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -185,8 +182,8 @@ class Pod:
             container.waiting = ""
             mounts = self._pod_spec.mounts(container.spec)
             status = await container.run(environment, mounts, grace=self._grace)
-            ended = policy == "Never" or (policy == "OnFailure" and not status)
-            if ended or self._stopping.is_set():
+            last = policy == "Never" or (policy == "OnFailure" and not status)
+            if last or self._stopping.is_set():
                 return not status
             container.waiting = "CrashLoopBackOff" if backoff else "ContainerCreating"
             self._changed.set()

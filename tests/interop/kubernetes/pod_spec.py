@@ -117,6 +117,8 @@ class PodSpec:
         values = await self._values(kind, source)
         items = source.get("items", [{"key": key, "path": key} for key in values])
         for item in items:
+            if item["key"] not in values:
+                raise SpecError(f"{kind} {source['name']} has no key {item['key']}")
             file = folder / item["path"]
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(values[item["key"]])

@@ -11,8 +11,13 @@ import aiohttp
 #: Runs a command in the container; gives its exit status.
 Execute = Callable[..., Awaitable[int]]
 
-#: There was no answer, or a late one.
-FAILURES = (OSError, TimeoutError, aiohttp.ClientError)
+
+class ProbeError(Exception):
+    """The spec of a probe or of a hook is wrong."""
+
+
+#: There was no answer, or a late one, or nothing could be asked.
+FAILURES = (OSError, TimeoutError, aiohttp.ClientError, ProbeError)
 
 
 def port_of(container: dict[str, Any], port: int | str) -> int:
@@ -22,7 +27,7 @@ def port_of(container: dict[str, Any], port: int | str) -> int:
     for each in container.get("ports", ()):
         if each.get("name") == port:
             return int(each["containerPort"])
-    raise ValueError(f"port: {port!r} is none of the ports of container {container['name']}")
+    raise ProbeError(f"port: {port!r} is none of the ports of container {container['name']}")
 
 
 async def succeeds(
@@ -53,7 +58,7 @@ async def succeeds(
                 connector=aiohttp.TCPConnector(ssl=False, force_close=True),
             ) as response:
                 return 200 <= response.status < 400
-    raise ValueError(f"an action must be httpGet, tcpSocket or exec; it is {sorted(action)}")
+    raise ProbeError(f"an action must be httpGet, tcpSocket or exec; it is {sorted(action)}")
 
 
 async def outcomes(
