@@ -6,10 +6,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.interop.kubernetes.cluster import Cluster, programs
+
+if TYPE_CHECKING:
+    from tests.interop.kubernetes.operators import Operators
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +40,22 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:63].strip("-")
     with cluster.namespace(name):
         yield name
+
+
+@pytest.fixture(scope="session")
+def kinds(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The cluster has the kinds of custom objects."""
+    from tests.interop.kubernetes.operators import define_kinds
+
+    define_kinds(cluster, tmp_path_factory.mktemp("definitions"))
+
+
+@pytest.fixture
+def operators(cluster: Cluster, namespace: str, kinds: None, tmp_path: Path) -> Iterator[Operators]:
+    """Starts operators of the test's namespace."""
+    # Imported here, so that the cluster's own checks need no operator.
+    from tests.interop.kubernetes.operators import Operators
+
+    operators = Operators(cluster, namespace, tmp_path)
+    yield operators
+    operators.end()
