@@ -46,7 +46,11 @@ PATIENCE = 120.0
 
 #: The images that every node has, as the Dockerfile makes them: Partway, and the models that ship.
 IMAGES: dict[str, dict[str, Any]] = {
-    "partway": {"entrypoint": [sys.executable, "-m", "partway"], "command": ["serve"]},
+    "partway": {
+        "entrypoint": [sys.executable, "-m", "partway"],
+        "command": ["serve"],
+        "environment": {"PARTWAY_HOST": "0.0.0.0", "XDG_DATA_HOME": "/var/lib"},
+    },
     **{
         model: {
             "entrypoint": [sys.executable, "-m", "partway.container"],

@@ -186,6 +186,7 @@ def test_variables_volumes_and_init_containers(
         [ "$(cat /etc/partway/partway.toml)" = "port = 1" ]
         [ -s /var/run/secrets/kubernetes.io/serviceaccount/token ]
         [ -n "$KUBERNETES_SERVICE_HOST" ]
+        [ "$(hostname)" = built ]
         echo mine >/etc/hostname
     """
     pods.make(
@@ -205,6 +206,22 @@ def test_variables_volumes_and_init_containers(
     status = pods.until("built", lambda status: status.get("phase") in {"Succeeded", "Failed"})
     assert status["phase"] == "Succeeded", cluster.logs
     assert Path("/etc/hostname").read_text() != "mine\n"
+
+
+def test_a_root_that_is_read_only(pods: Pods) -> None:
+    writes = "! touch /etc/new && touch /scratch/new"
+    pods.make(
+        "reads",
+        shell(
+            writes,
+            securityContext={"readOnlyRootFilesystem": True},
+            volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}],
+        ),
+        volumes=[{"name": "scratch", "emptyDir": {}}],
+        restartPolicy="Never",
+    )
+    status = pods.until("reads", lambda status: status.get("phase") in {"Succeeded", "Failed"})
+    assert status["phase"] == "Succeeded"
 
 
 def test_a_node_is_cut_off_and_mended(cluster: Cluster, namespace: str, pods: Pods) -> None:

@@ -1,7 +1,7 @@
 """A container of a hollow pod: a process in the pod's network namespace, with the pod's volumes.
 
 It sees the machine's files, and writes none of them: its root is an overlay in a mount namespace of
-its own, and ends with it.
+its own, and ends with it. A user that the spec names is not taken: it may not read these files.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from tests.conftest import ROOT
 from tests.interop.kubernetes import probes
 from tests.interop.kubernetes.hosts import inside
 
-#: scratch folder, pairs of a source and a place, "--", working folder, command
+#: host's name, "ro" or "rw", scratch folder, pairs of a source and a place, "--", working folder,
+#: command
 ENTER = r"""
 set -e
-scratch=$1 root=$1/root; shift
+hostname "$1"
+mode=$2 scratch=$3 root=$3/root
+shift 3
 mount -t tmpfs tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$root"
@@ -37,6 +40,7 @@ while [ "$1" != -- ]; do
     shift 2
 done
 shift
+mount -o "remount,bind,$mode" "$root"
 exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$@"
 """
 
@@ -106,6 +110,7 @@ class Container:
         spec: dict[str, Any],
         image: Image | None,
         *,
+        hostname: str,
         namespace: str,
         address: str,
         folder: Path,
@@ -120,7 +125,7 @@ class Container:
         self.started = False
         self.waiting = "ContainerCreating"
         self.ended: dict[str, Any] | None = None
-        self._namespace, self._address = namespace, address
+        self._hostname, self._namespace, self._address = hostname, namespace, address
         self._scratch = folder / f"{self.name}.root"
         self._scratch.mkdir(parents=True)
         self._log = log
@@ -155,11 +160,15 @@ class Container:
             *(given if given is not None else () if entry else self.image.command),
         ]
         words = [expanded(each, variables) for each in command]
-        wrapped = ["unshare", "--mount", "sh", "-c", ENTER, "sh", str(self._scratch)]
+        read_only = self.spec.get("securityContext", {}).get("readOnlyRootFilesystem")
+        entering = ["unshare", "--mount", "--uts", "sh", "-c", ENTER, "sh", self._hostname]
+        entering += ["ro" if read_only else "rw", str(self._scratch)]
         folder = self.spec.get("workingDir", "/")
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *inside(self._namespace, *wrapped, *system_mounts(), *mounts, "--", folder, *words),
+                *inside(
+                    self._namespace, *entering, *system_mounts(), *mounts, "--", folder, *words
+                ),
                 env=variables,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -231,7 +240,14 @@ class Container:
         """
         if self._process is None:
             raise ProcessLookupError(f"container {self.name} does not run")
-        entering = ["nsenter", f"--target={self._process.pid}", "--net", "--mount", "--root"]
+        entering = [
+            "nsenter",
+            f"--target={self._process.pid}",
+            "--net",
+            "--mount",
+            "--uts",
+            "--root",
+        ]
         with self._log.open("ab") as log:
             command = await asyncio.create_subprocess_exec(
                 *entering, "--", *words, env=self._environment, stdout=log, stderr=log

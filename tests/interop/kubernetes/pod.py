@@ -78,6 +78,7 @@ class Pod:
                 Container(
                     spec,
                     node.images.get(spec["image"]),
+                    hostname=metadata["name"][:63],
                     namespace=self._namespace,
                     address=self._address,
                     folder=self._folder,
