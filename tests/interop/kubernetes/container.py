@@ -67,6 +67,12 @@ class Image:
         return cls(**value)
 
 
+def untagged(image: str) -> str:
+    """An image's name without its tag: a node has one version of it."""
+    repository, _, tag = image.rpartition(":")
+    return repository if repository and "/" not in tag else image
+
+
 def expanded(text: str, environment: Mapping[str, str]) -> str:
     """The text with the variables that it names as ``$(NAME)``."""
     return _REFERENCE.sub(lambda found: environment.get(found[1], found[0]), text)

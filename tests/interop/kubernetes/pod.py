@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.interop.kubernetes.api import AWAY, STRATEGIC, Api, ApiError, Object
-from tests.interop.kubernetes.container import Container, Image, ended, now
+from tests.interop.kubernetes.container import Container, Image, ended, now, untagged
 from tests.interop.kubernetes.hosts import NAMESPACES, ip, plug
 from tests.interop.kubernetes.pod_spec import PodSpec, SpecError
 from tests.interop.kubernetes.teardown import processes_in
@@ -77,7 +77,7 @@ class Pod:
             [
                 Container(
                     spec,
-                    node.images.get(spec["image"]),
+                    node.images.get(untagged(spec["image"])),
                     hostname=metadata["name"][:63],
                     namespace=self._namespace,
                     address=self._address,
