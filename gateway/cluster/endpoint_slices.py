@@ -1,0 +1,211 @@
+"""EndpointSlices of a Service as instances, without a connection or a clock.
+
+``discovery.k8s.io/v1`` and ``v1beta1`` differ only in members that are not read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+#: An object of the Kubernetes API, as parsed JSON.
+Object: TypeAlias = Mapping[str, Any]
+
+#: The label with which a slice names its Service.
+SERVICE_LABEL: Final = "kubernetes.io/service-name"
+
+_IPV4, _IPV6 = "IPv4", "IPv6"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceInstance:
+    """A pod behind a Service.
+
+    Attributes:
+        key: the pod's UID; the address if the slice names no pod. All gateways see the same key.
+        name: the pod's name; the address if the slice names no pod.
+        is_ready: whether the kubelet calls it ready.
+        is_terminating: whether the pod is being deleted. It never becomes ready again.
+    """
+
+    key: str
+    name: str
+    host: str
+    port: int
+    is_ready: bool = True
+    is_terminating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesFound:
+    """The instances of a Service.
+
+    Attributes:
+        instances: by key, in order.
+        trouble: why there are none, or why some were left out; empty otherwise.
+    """
+
+    instances: tuple[ServiceInstance, ...] = ()
+    trouble: str = ""
+
+
+class ServiceRefused(Exception):
+    """A Service cannot be discovered; the message says why, and what it must be."""
+
+
+def service_of(endpoint_slice: Object) -> str:
+    """Return the name of the Service that a slice belongs to; empty if it names none."""
+    labels = endpoint_slice["metadata"].get("labels") or {}
+    return str(labels.get(SERVICE_LABEL, ""))
+
+
+def check_service(service: Object) -> None:
+    """Refuse a Service whose slices do not tell which pods are ready.
+
+    Raises:
+        ServiceRefused: it publishes pods that are not ready, or it is a name outside the cluster.
+    """
+    spec = service.get("spec") or {}
+    name = service["metadata"]["name"]
+    if spec.get("publishNotReadyAddresses"):
+        raise ServiceRefused(
+            f"the Service {name!r} has publishNotReadyAddresses: true, so its slices call every "
+            "pod ready; set it to false, or name another Service"
+        )
+    if spec.get("type") == "ExternalName":
+        raise ServiceRefused(
+            f"the Service {name!r} has the type ExternalName, which has no slices; it must be a "
+            "Service with a selector, such as a headless one"
+        )
+
+
+def find_instances(
+    service: Object, slices: Iterable[Object], port: int | str | None = None
+) -> InstancesFound:
+    """Join all slices of a Service.
+
+    1. A pod may be in two slices for a moment, with different conditions. *Terminating* wins, since
+       it is final; then *ready*, since a stream that finds no container goes to another.
+    2. A Service has slices for each IP family. Of a pod with two addresses, that of the Service's
+       first family counts. An endpoint that names no pod counts only in that family, if it has any.
+    3. A slice of host names, or without the wanted port, is left out.
+
+    Args:
+        port: the pods' port by number or by name; None for the only one.
+
+    Raises:
+        ServiceRefused: as :func:`check_service`.
+    """
+    check_service(service)
+    families = (service.get("spec") or {}).get("ipFamilies") or [_IPV4]
+    order = [*dict.fromkeys((families[0], _IPV4, _IPV6))]
+    by_family: dict[str, list[ServiceInstance]] = {each: [] for each in order}
+    troubles = []
+    for each in sorted(slices, key=lambda one: str(one["metadata"]["name"])):
+        try:
+            _family(each, order)
+            by_family[each["addressType"]] += _instances(each, _port(each, port))
+        except _SliceLeftOut as error:
+            troubles.append(str(error))
+    found: dict[str, ServiceInstance] = {}
+    for family in order:
+        joined: dict[str, ServiceInstance] = {}
+        for each in by_family[family]:
+            if each.key != each.host or not found:  # rule 2
+                joined[each.key] = _newer(each, joined.get(each.key))
+        found = joined | {key: _told(one, joined.get(key)) for key, one in found.items()}
+    if not (found or troubles):
+        name = service["metadata"]["name"]
+        troubles.append(f"the Service {name!r} has no pod: its selector matches none")
+    instances = tuple(found[key] for key in sorted(found))
+    return InstancesFound(instances, "; ".join(dict.fromkeys(troubles)))
+
+
+# --- One slice -----------------------------------------------------------------------------------
+
+
+class _SliceLeftOut(Exception):
+    """A slice cannot be used; the message says why."""
+
+
+def _family(endpoint_slice: Object, known: Iterable[str]) -> None:
+    family = endpoint_slice.get("addressType")
+    if family not in known:
+        raise _SliceLeftOut(
+            f"the EndpointSlice {endpoint_slice['metadata']['name']!r} has the address type "
+            f"{family!r}; it must be {_IPV4} or {_IPV6}"
+        )
+
+
+def _port(endpoint_slice: Object, wanted: int | str | None) -> int:
+    """Return the number of the wanted port.
+
+    Raises:
+        _SliceLeftOut: the slice does not have it, or has several and none is wanted.
+    """
+    ports = [
+        each
+        for each in endpoint_slice.get("ports") or ()
+        if (each.get("protocol") or "TCP") == "TCP"
+    ]
+    if isinstance(wanted, int) and (not ports or any(each.get("port") is None for each in ports)):
+        return wanted  # the Service names no ports, or all of them
+    numbered = [each for each in ports if each.get("port") is not None]
+    fits = {
+        int(each["port"])
+        for each in numbered
+        if wanted is None or wanted in (each["port"], each.get("name"))
+    }
+    if len(fits) == 1:
+        return fits.pop()
+    has = ", ".join(_described(each) for each in numbered) or "none"
+    whose = f"the EndpointSlice {endpoint_slice['metadata']['name']!r}"
+    if wanted is None:
+        raise _SliceLeftOut(f"{whose} has not one TCP port but {has}; service_port must name one")
+    raise _SliceLeftOut(
+        f"service_port: {wanted!r} is no TCP port of {whose}; it must be one of: {has}"
+    )
+
+
+def _described(port: Object) -> str:
+    name = port.get("name")
+    return f"{port['port']} ({name})" if name else str(port["port"])
+
+
+def _instances(endpoint_slice: Object, port: int) -> Iterator[ServiceInstance]:
+    for each in endpoint_slice.get("endpoints") or ():
+        host = str(each["addresses"][0])  # all of them lead to the same pod
+        conditions = each.get("conditions") or {}
+        pod = each.get("targetRef") or {}
+        yield ServiceInstance(
+            str(pod.get("uid") or host),
+            str(pod.get("name") or host),
+            host,
+            port,
+            is_ready=conditions.get("ready") is not False,  # a missing one means ready
+            is_terminating=conditions.get("terminating") is True,
+        )
+
+
+def _newer(one: ServiceInstance, other: ServiceInstance | None) -> ServiceInstance:
+    """Return the one of two entries that tells more (rule 1), whichever came first."""
+    if other is None:
+        return one
+
+    def rank(each: ServiceInstance) -> tuple[bool, bool, str, int]:
+        return each.is_terminating, each.is_ready, each.host, each.port
+
+    return max(one, other, key=rank)
+
+
+def _told(one: ServiceInstance, other: ServiceInstance | None) -> ServiceInstance:
+    """Return an entry of the first family, with the conditions that the other one tells."""
+    if other is None:
+        return one
+    newer = _newer(one, other)
+    return ServiceInstance(
+        *(one.key, one.name, one.host, one.port),
+        is_ready=newer.is_ready,
+        is_terminating=newer.is_terminating,
+    )
