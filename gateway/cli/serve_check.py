@@ -16,6 +16,7 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
+    Discovered,
     Endpoint,
     Image,
     OneSource,
@@ -140,6 +141,9 @@ def _of_variant(variant: Variant) -> str:
     match source:
         case Attached():
             return _of_source(source)
+        case Discovered(service=service, port=port):
+            where = "" if port is None else f", port {port}"
+            return f"the ready pods of the Service {service}{where}"
         case Containers(each=containers, execution=execution):
             each_of_them = (
                 f"{each.hostname}: {_of_source(each.source, each.model_data)}"

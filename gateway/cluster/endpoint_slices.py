@@ -104,17 +104,16 @@ def find_instances(
     troubles = []
     for each in sorted(slices, key=lambda one: str(one["metadata"]["name"])):
         try:
-            _family(each, order)
-            by_family[each["addressType"]] += _instances(each, _port(each, port))
+            by_family[_family(each, order)] += _instances(each, _port(each, port))
         except _SliceLeftOut as error:
             troubles.append(str(error))
     found: dict[str, ServiceInstance] = {}
     for family in order:
         joined: dict[str, ServiceInstance] = {}
-        for each in by_family[family]:
-            if each.key != each.host or not found:  # rule 2
-                joined[each.key] = _newer(each, joined.get(each.key))
-        found = joined | {key: _told(one, joined.get(key)) for key, one in found.items()}
+        for one in by_family[family]:
+            if one.key != one.host or not found:  # rule 2
+                joined[one.key] = _newer(one, joined.get(one.key))
+        found = joined | {key: _told(first, joined.get(key)) for key, first in found.items()}
     if not (found or troubles):
         name = service["metadata"]["name"]
         troubles.append(f"the Service {name!r} has no pod: its selector matches none")
@@ -129,13 +128,14 @@ class _SliceLeftOut(Exception):
     """A slice cannot be used; the message says why."""
 
 
-def _family(endpoint_slice: Object, known: Iterable[str]) -> None:
-    family = endpoint_slice.get("addressType")
+def _family(endpoint_slice: Object, known: Iterable[str]) -> str:
+    family = str(endpoint_slice.get("addressType"))
     if family not in known:
         raise _SliceLeftOut(
             f"the EndpointSlice {endpoint_slice['metadata']['name']!r} has the address type "
             f"{family!r}; it must be {_IPV4} or {_IPV6}"
         )
+    return family
 
 
 def _port(endpoint_slice: Object, wanted: int | str | None) -> int:

@@ -73,6 +73,19 @@ class Image:
     pull: Pull = "missing"
 
 
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """Containers that another system starts, watches and stops; it says where they are.
+
+    Attributes:
+        service: the name of all of them in that system.
+        port: their port, by number or by name; None for their only one.
+    """
+
+    service: str
+    port: int | str | None = None
+
+
 #: The source of one container.
 OneSource: TypeAlias = Attached | Program | Image
 
@@ -111,7 +124,10 @@ class Containers:
 
 
 #: The source of a variant's instances.
-Source: TypeAlias = OneSource | Containers
+Source: TypeAlias = OneSource | Containers | Discovered
+
+#: Sources whose containers the gateway does not start.
+_RUN_OUTSIDE: Final = (Attached, Discovered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +168,8 @@ class Variant:
 
     Attributes:
         name: reported as ``x-amzn-invoked-production-variant``, and what ``TargetVariant`` names.
-        instances: how many to keep running; for attached containers, the number of addresses.
+        instances: how many to keep running; for attached containers, the number of addresses; of no
+            meaning for discovered ones.
         weight: the variant's share of the endpoint's traffic is its weight divided by the sum of
             all weights.
         model_data: a folder, a ``tar.gz``, or either at ``s3://``, which an instance sees as its
@@ -190,14 +207,14 @@ class Variant:
         return self.source.each if isinstance(self.source, Containers) else ()
 
     @property
-    def sources(self) -> tuple[OneSource, ...]:
+    def sources(self) -> tuple[OneSource | Discovered, ...]:
         if isinstance(self.source, Containers):
             return tuple(each.source for each in self.source.each)
         return (self.source,)
 
     @property
     def launched(self) -> int:
-        return sum(not isinstance(each, Attached) for each in self.sources)
+        return sum(not isinstance(each, _RUN_OUTSIDE) for each in self.sources)
 
     def of(self, container: OneContainer) -> Variant:
         """Return a variant that describes one of several containers as if it were alone."""
@@ -236,6 +253,11 @@ class Endpoint:
     def is_attached(self) -> bool:
         """Whether no container has to be launched."""
         return all(isinstance(each.source, Attached) for each in self.variants)
+
+    @property
+    def is_discovered(self) -> bool:
+        """Whether another system starts its containers and says where they are."""
+        return any(isinstance(each.source, Discovered) for each in self.variants)
 
     @property
     def launched(self) -> int:
@@ -297,7 +319,7 @@ class Place:
         return cls(
             *(endpoint.name, address, endpoint.policy, variant.name),
             tls=source.tls if isinstance(source, Attached) else None,
-            has_log=not isinstance(source, Attached),
+            has_log=not isinstance(source, _RUN_OUTSIDE),
             hostname=hostname,
             surface=variant.surface(endpoint.name),
         )

@@ -21,6 +21,8 @@ from partway.log_lines import LogLine
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 
 if TYPE_CHECKING:
+    from partway.gateway.fleet.deployed_endpoint import DeployedEndpoint
+    from partway.gateway.fleet.discovered.source import InstanceSources
     from partway.gateway.fleet.kept_instances import KeptInstances
 
 log = logging.getLogger("partway.fleet")
@@ -45,6 +47,7 @@ class Fleet:
         on_routed: called with an endpoint's name before, when the router knows of that.
         on_end: called with the names of the remaining endpoints when one has ended.
         on_readiness: called when :attr:`is_ready` has changed.
+        sources: finds the instances of discovered endpoints; None if there can be none.
     """
 
     def __init__(self, router: Router, means: Means, kept: KeptInstances | None = None) -> None:
@@ -53,11 +56,12 @@ class Fleet:
         self.on_routed: Callable[[str], object] = lambda _: None
         self.on_end: Callable[[Collection[str]], object] = lambda _: None
         self.on_readiness: Callable[[], object] = lambda: None
+        self.sources: InstanceSources | None = None
         self._is_ready = False
         self._means = means
         self._kept = kept
-        self._deployments: dict[str, Deployment] = {}
-        self._leaving: dict[asyncio.Task[None], Deployment] = {}
+        self._deployments: dict[str, DeployedEndpoint] = {}
+        self._leaving: dict[asyncio.Task[None], DeployedEndpoint] = {}
         self._stopping = False
         self._hastened = False
 
@@ -92,18 +96,31 @@ class Fleet:
             FleetStopping: the fleet is being stopped.
         """
         self.check_takes_changes()
-        known = self._deployments.get(endpoint.name)
-        if known is not None and not known.is_ending:
-            known.change(endpoint, anew=anew)
-            return
-        around = self._means.around
         name = endpoint.name
-        self._deployments[name] = Deployment(
+        known = self._deployments.get(name)
+        if known is not None and not known.is_ending:
+            if known.endpoint.is_discovered is endpoint.is_discovered:
+                known.change(endpoint, anew=anew)
+                return
+            self.remove(name)  # an endpoint of the other kind is made anew
+        self._deployments[name] = self._deployed(endpoint, awaited=awaited)
+        self._changed(name)
+
+    def _deployed(self, endpoint: Endpoint, *, awaited: bool) -> DeployedEndpoint:
+        def changed() -> None:
+            self._changed(endpoint.name)
+
+        around = self._means.around
+        if endpoint.is_discovered:
+            from partway.gateway.fleet.discovered.deployment import DiscoveredDeployment
+
+            assert self.sources is not None, "the gateway has set it"
+            return DiscoveredDeployment(endpoint, self.sources, self.router, around, changed)
+        return Deployment(
             *(endpoint, self._maker, around.clock, around.wall_clock),
-            on_change=lambda: self._changed(name),
+            on_change=changed,
             awaited=awaited,
         )
-        self._changed(name)
 
     def remove(self, name: str) -> None:
         """Delete an endpoint: refuse new work, drain and stop; return at once.
@@ -132,7 +149,7 @@ class Fleet:
         """
         self.check_takes_changes()
         deployment = self._find(name)
-        if deployment.endpoint.is_attached:
+        if not deployment.endpoint.launched:
             raise InputValidationError(
                 f"the gateway did not start the containers of {name!r}, so it cannot restart them",
                 "NotRestartable",
@@ -186,7 +203,7 @@ class Fleet:
         if self._stopping:
             raise FleetStopping("the gateway is stopping, and takes no changes")
 
-    def _find(self, name: str) -> Deployment:
+    def _find(self, name: str) -> DeployedEndpoint:
         try:
             return self._deployments[name]
         except KeyError:
@@ -249,7 +266,7 @@ class Fleet:
         await asyncio.gather(*(each.gone() for each in leaving))
         await asyncio.gather(*self._leaving)
 
-    async def _forget(self, name: str, deployment: Deployment) -> None:
+    async def _forget(self, name: str, deployment: DeployedEndpoint) -> None:
         await deployment.gone()
         if self._deployments.get(name) is deployment:
             del self._deployments[name]

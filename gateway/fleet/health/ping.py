@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from partway.gateway.fleet.endpoint import Endpoint, Place, places
-from partway.gateway.fleet.health.ping_answer import NoAnswer, PingAnswer, cut
+from partway.gateway.fleet.health.ping_answer import BadStatus, NoAnswer, PingAnswer, cut
 from partway.gateway.fleet.health.ping_socket import ask_by_socket
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.fleet.platform_interface import PING
@@ -74,7 +74,7 @@ async def ping(
         return f"{route} was not answered with valid HTTP: {error}"
     except TimeoutError:
         return f"{route} was not answered within {timeout:g} s"
-    return None if status == 200 else f"{route} was answered with status {status}"
+    return None if status == 200 else BadStatus(f"{route} was answered with status {status}")
 
 
 async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) -> str | None:

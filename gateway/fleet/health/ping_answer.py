@@ -17,6 +17,12 @@ MAX_HEAD: Final = 16 * KIB
 MAX_PIECES: Final = 256
 
 
+class BadStatus(str):
+    """The trouble with a container that is reachable: it has answered with another status."""
+
+    __slots__ = ()
+
+
 class NoAnswer(Exception):
     """The answer is not valid HTTP; the message says why."""
 

@@ -23,16 +23,19 @@ class RoutedInstance:
     """An instance that takes streams and requests.
 
     Attributes:
-        mark: the mark of its sessions. The mark of an attached container outlives the gateway.
+        key: its name in every gateway that has it; empty if no other gateway knows it by a name.
+        mark: the mark of its sessions. The mark of a container that was not launched outlives the
+            gateway, and with a key it is the same in other gateways.
     """
 
     id: str
     place: Place
+    key: str = ""
     mark: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         place = self.place
-        name = self.id if place.has_log else f"{place.variant} {place.url}"
+        name = self.id if place.has_log else f"{place.variant} {self.key or place.url}"
         object.__setattr__(self, "mark", mark_of(name))
 
 

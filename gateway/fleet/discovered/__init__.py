@@ -1,0 +1,1 @@
+"""Endpoints whose instances another system starts and stops, such as Kubernetes."""

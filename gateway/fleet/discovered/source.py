@@ -1,0 +1,68 @@
+"""The source of discovered instances: the seam to the system that starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from partway.gateway.fleet.endpoint import Discovered
+from partway.gateway.network.dialling import Address
+
+
+@dataclass(frozen=True, slots=True)
+class FoundInstance:
+    """An instance as its system sees it.
+
+    Attributes:
+        key: the same in all gateways, and no other instance ever has it.
+        name: for people.
+        address: an IP address and a port.
+        is_ready: whether it takes new streams.
+        is_leaving: whether it is being stopped; it never becomes ready again.
+    """
+
+    key: str
+    name: str
+    address: Address
+    is_ready: bool = True
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundInstances:
+    """All instances of one source, as they are now.
+
+    Attributes:
+        instances: keys are unique.
+        trouble: why there are none, or not all of them; empty otherwise.
+        is_refused: whether the source cannot be used at all; the trouble then says why.
+    """
+
+    instances: tuple[FoundInstance, ...] = ()
+    trouble: str = ""
+    is_refused: bool = False
+
+
+class Following(Protocol):
+    """A source that is being followed."""
+
+    def tell_reachable(self, instance: FoundInstance, trouble: str) -> None:
+        """Take note that this gateway cannot reach an instance; or, without trouble, can again."""
+
+    def stop(self) -> None:
+        """Follow it no longer; nothing is called any more."""
+
+
+class InstanceSources(Protocol):
+    """Finds the instances of sources by their names."""
+
+    def follow(
+        self, source: Discovered, on_change: Callable[[FoundInstances], object]
+    ) -> Following:
+        """Follow a source; return at once.
+
+        Args:
+            on_change: called with all instances, once they are known and after each change. It is
+                never called before this method has returned.
+        """
