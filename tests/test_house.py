@@ -377,7 +377,7 @@ def test_the_check_of_references_sees(text, stale):
 FLOORS = (
     {"arns", "configuration", "kept_state", "limits", "metrics", "network", "plain_text", "quota",
      "storage", "terminal", "timing"},
-    {"access", "client", "tls"},
+    {"access", "client", "cluster", "tls"},
     {"http"},
     {"fleet"},
     {"containers", "streams"},

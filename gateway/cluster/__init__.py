@@ -1,1 +1,1 @@
-"""The Kubernetes API as a client: it knows neither the fleet nor the APIs of this gateway."""
+"""The Kubernetes API as a client: requests, lists and watches."""

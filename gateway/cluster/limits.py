@@ -1,0 +1,50 @@
+"""The limits of a client of the Kubernetes API, named, with units and precedents."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from partway.protocol.limits import KIB, MIB
+
+#: Seconds for the whole answer to a request, and for the head of a watch's answer. A leader's
+#: renewal has a shorter limit.
+REQUEST_TIMEOUT: Final = 10.0
+
+#: Bytes of an answer, such as one page of a list. etcd takes objects of 1.5 MiB; most have a few
+#: KiB.
+MAX_ANSWER: Final = 64 * MIB
+
+#: Bytes of one event of a watch: the largest object of etcd (1.5 MiB), as JSON, with its escapes.
+MAX_EVENT: Final = 4 * MIB
+
+#: Objects that a list asks for at a time (client-go's reflector: 500), and the pages of a list.
+PAGE_OBJECTS: Final = 500
+MAX_PAGES: Final = 200
+
+#: Seconds that a watch asks to last: this long, or up to twice as long, so that not all watches
+#: end together (client-go: 5 to 10 minutes).
+WATCH_LIFETIME: Final = 300.0
+
+#: Seconds without a byte of a watch until it begins again. An API server sends a bookmark each
+#: minute.
+WATCH_SILENCE: Final = 150.0
+
+#: Seconds until a host that has fallen silent loses its connections: so many probes, at this
+#: distance. A watch of a host that is cut off ends after this time.
+PROBE_INTERVAL: Final = 5
+PROBES: Final = 3
+
+#: Seconds between two tries of a list or a watch that failed: the first wait, which doubles, and
+#: the longest one. Each is shortened at random, by up to half, so that clients come one by one.
+RETRY_SHORTEST: Final = 0.25
+RETRY_LONGEST: Final = 8.0
+
+#: Seconds after which the token file is read again (client-go: 60). kubelet renews a token when
+#: 80 % of its time are over.
+TOKEN_AGE: Final = 60.0
+
+#: Bytes of a token file. A token of a service account has 1 to 2 KiB.
+MAX_TOKEN: Final = 64 * KIB
+
+#: Characters of an API server's own words that a message repeats.
+MAX_SHOWN: Final = 600
