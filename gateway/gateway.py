@@ -39,6 +39,7 @@ from partway.gateway.streams.container_leg import Dialler, dial_container
 
 if TYPE_CHECKING:
     from partway.gateway.admin.operations import AdministeredFleet, AnswerOfDeployments
+    from partway.gateway.discovery.discovery import Discovery
     from partway.gateway.kept_state import KeptState
     from partway.gateway.storage.data_directory import DataDirectory
 
@@ -123,6 +124,7 @@ class Gateway(Core):
         self.means: Final = self._provisions.means
         self.fleet = Fleet(self.router, self.means, self._provisions.kept_instances)
         self.fleet.on_end = self.keep_only
+        self.fleet.find_sources = lambda: self.service(_discovery).sources
         self._fleet_metrics = FleetMetrics(self.fleet.describe, registry)
         self._leftovers = LeftoverContainers(self.fleet, self._provisions)
         self.endpoints: AdministeredFleet = self.fleet
@@ -130,6 +132,8 @@ class Gateway(Core):
         self.pending_endpoints: PendingEndpoints = NoPendingEndpoints()
         self.printing: list[Callable[[], Iterable[EndpointStatus]]] = []
         self.disk_recovery = DiskRecovery(Path() if data is None else data.path, self.clock)
+        if settings.cluster is not None and settings.cluster.is_followed:
+            self.service(_discovery)
         self._compose(settings.apis, routes_of_switched_off, further_routes)
         self._tls = tls
         self.ports: Ports | None = None
@@ -238,6 +242,12 @@ class Gateway(Core):
         finally:
             await self._leftovers.aclose()
             await self._provisions.aclose()
+
+
+def _discovery(gateway: Gateway) -> Discovery:
+    from partway.gateway.discovery.discovery import Discovery
+
+    return Discovery(gateway)
 
 
 def _own_files(settings: Settings, data: DataDirectory | None) -> Iterable[Path]:

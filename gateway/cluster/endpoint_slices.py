@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-#: An object of the Kubernetes API, as parsed JSON.
-Object: TypeAlias = Mapping[str, Any]
+from partway.gateway.cluster.answers import ClusterObject
 
 #: The label with which a slice names its Service.
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
@@ -54,13 +53,13 @@ class ServiceRefused(Exception):
     """A Service cannot be discovered; the message says why, and what it must be."""
 
 
-def service_of(endpoint_slice: Object) -> str:
+def service_of(endpoint_slice: ClusterObject) -> str:
     """Return the name of the Service that a slice belongs to; empty if it names none."""
     labels = endpoint_slice["metadata"].get("labels") or {}
     return str(labels.get(SERVICE_LABEL, ""))
 
 
-def check_service(service: Object) -> None:
+def check_service(service: ClusterObject) -> None:
     """Refuse a Service whose slices do not tell which pods are ready.
 
     Raises:
@@ -81,7 +80,7 @@ def check_service(service: Object) -> None:
 
 
 def find_instances(
-    service: Object, slices: Iterable[Object], port: int | str | None = None
+    service: ClusterObject, slices: Iterable[ClusterObject], port: int | str | None = None
 ) -> InstancesFound:
     """Join all slices of a Service.
 
@@ -128,7 +127,7 @@ class _SliceLeftOut(Exception):
     """A slice cannot be used; the message says why."""
 
 
-def _family(endpoint_slice: Object, known: Iterable[str]) -> str:
+def _family(endpoint_slice: ClusterObject, known: Iterable[str]) -> str:
     family = str(endpoint_slice.get("addressType"))
     if family not in known:
         raise _SliceLeftOut(
@@ -138,7 +137,7 @@ def _family(endpoint_slice: Object, known: Iterable[str]) -> str:
     return family
 
 
-def _port(endpoint_slice: Object, wanted: int | str | None) -> int:
+def _port(endpoint_slice: ClusterObject, wanted: int | str | None) -> int:
     """Return the number of the wanted port.
 
     Raises:
@@ -168,12 +167,12 @@ def _port(endpoint_slice: Object, wanted: int | str | None) -> int:
     )
 
 
-def _described(port: Object) -> str:
+def _described(port: ClusterObject) -> str:
     name = port.get("name")
     return f"{port['port']} ({name})" if name else str(port["port"])
 
 
-def _instances(endpoint_slice: Object, port: int) -> Iterator[ServiceInstance]:
+def _instances(endpoint_slice: ClusterObject, port: int) -> Iterator[ServiceInstance]:
     for each in endpoint_slice.get("endpoints") or ():
         host = str(each["addresses"][0])  # all of them lead to the same pod
         conditions = each.get("conditions") or {}

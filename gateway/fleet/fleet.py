@@ -47,7 +47,8 @@ class Fleet:
         on_routed: called with an endpoint's name before, when the router knows of that.
         on_end: called with the names of the remaining endpoints when one has ended.
         on_readiness: called when :attr:`is_ready` has changed.
-        sources: finds the instances of discovered endpoints; None if there can be none.
+        find_sources: returns the sources of discovered endpoints' instances; called for the first
+            such endpoint.
     """
 
     def __init__(self, router: Router, means: Means, kept: KeptInstances | None = None) -> None:
@@ -56,7 +57,7 @@ class Fleet:
         self.on_routed: Callable[[str], object] = lambda _: None
         self.on_end: Callable[[Collection[str]], object] = lambda _: None
         self.on_readiness: Callable[[], object] = lambda: None
-        self.sources: InstanceSources | None = None
+        self.find_sources: Callable[[], InstanceSources]
         self._is_ready = False
         self._means = means
         self._kept = kept
@@ -114,8 +115,8 @@ class Fleet:
         if endpoint.is_discovered:
             from partway.gateway.fleet.discovered.deployment import DiscoveredDeployment
 
-            assert self.sources is not None, "the gateway has set it"
-            return DiscoveredDeployment(endpoint, self.sources, self.router, around, changed)
+            sources = self.find_sources()
+            return DiscoveredDeployment(endpoint, sources, self.router, around, changed)
         return Deployment(
             *(endpoint, self._maker, around.clock, around.wall_clock),
             on_change=changed,

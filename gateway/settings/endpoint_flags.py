@@ -18,7 +18,7 @@ from partway.gateway.fleet.endpoint import (
 from partway.gateway.fleet.launchers.images import ENGINE_SCHEME, is_image, resolve_image
 from partway.gateway.fleet.processes.commands import command_words, program_of
 from partway.gateway.settings.endpoint_context import Surroundings
-from partway.gateway.settings.endpoint_tables import Name, is_container_url
+from partway.gateway.settings.shared_values import Name, is_container_url
 
 _FORMS: Final = (
     "a running container's URL, http://HOST:PORT or https://HOST:PORT; or a command that starts a "

@@ -14,6 +14,7 @@ from partway.gateway.configuration.reader import Document
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
+    Discovered,
     Endpoint,
     InstanceTimes,
     OneContainer,
@@ -134,7 +135,9 @@ def _faults_of(
     """Yield the faults of an endpoint's table that concern several keys."""
     if "variants" in members:
         yield from _faults_of_several(("endpoints", name), table, members)
-    for variant in _written(name, table, members):
+    variants = [*_written(name, table, members)]
+    yield from _faults_of_mixture(variants)
+    for variant in variants:
         for each in (variant, *variant.containers):
             yield from _faults_of_sources(each)
             if len(each.sources) == 1:
@@ -157,6 +160,14 @@ def _faults_of_several(
         )
     elif not any(variant.weight for variant in table.variants.values()):
         yield (*where, "variants"), "each variant has weight 0; at least one needs a higher weight"
+
+
+def _faults_of_mixture(variants: Sequence[_Written]) -> Iterator[tuple[Where, str]]:
+    discovered = [each for each in variants if "service" in each.values]
+    if 0 < len(discovered) < len(variants):
+        others = ", ".join(each.name for each in variants if each not in discovered)
+        fault = f"all variants must have a service, or none; without one are: {others}"
+        yield discovered[0].at("service"), fault
 
 
 def _faults_of_sources(variant: _Written) -> Iterator[tuple[Where, str]]:
@@ -254,7 +265,9 @@ def _endpoint_of(
 def _variant_of(written: _Written, around: Surroundings) -> Variant:
     values = written.values
     kept = ("weight", "gpus", "cpus", "memory", "container_hostname")
-    source: Source = _containers_of(written, around) or _source_of(written, around)
+    source: Source = (
+        _discovered_of(written) or _containers_of(written, around) or _source_of(written, around)
+    )
     vertex = _vertex_of(written)
     attached = len(source.addresses) if isinstance(source, Attached) else None
     return Variant(
@@ -267,6 +280,11 @@ def _variant_of(written: _Written, around: Surroundings) -> Variant:
         vertex=vertex,
         **{key: values[key] for key in kept if key in values},
     )
+
+
+def _discovered_of(written: _Written) -> Discovered | None:
+    service = written.values.get("service")
+    return service and Discovered(service, written.values.get("service_port"))
 
 
 def _containers_of(written: _Written, around: Surroundings) -> Containers | None:

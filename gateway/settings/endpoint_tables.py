@@ -18,6 +18,9 @@
 
     [[endpoints.scored.containers]]
     image = "model:1"
+
+    [endpoints.far]
+    service = "models/chat"             # the ready pods of a Service of Kubernetes
 """
 
 from __future__ import annotations
@@ -38,34 +41,19 @@ from partway.gateway.configuration.expected import (
     text,
     whole,
 )
-from partway.gateway.fleet.endpoint import DEFAULT_VARIANT, Execution, Pull, container_address
-from partway.gateway.fleet.launchers.images import is_image
-from partway.gateway.fleet.limits import (
-    HEALTH_PING_INTERVAL,
-    HEALTH_PINGS_MISSED,
-    INSTANCE_DRAIN_TIMEOUT,
-    MAX_CONTAINERS,
-    MAX_GPUS,
-    MAX_INSTANCES,
-    PING_TIMEOUT,
-    START_TIMEOUT,
-    STOP_GRACE,
-)
+from partway.gateway.fleet.endpoint import DEFAULT_VARIANT, Execution, Pull
+from partway.gateway.fleet.limits import MAX_CONTAINERS, MAX_GPUS, MAX_INSTANCES
 from partway.gateway.fleet.platform_interface import PORT, Platform
 from partway.gateway.fleet.prediction import ContainerRoute, PredictionPolicy
-from partway.gateway.fleet.processes.commands import check_words, command_words
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
-
-_DAY: Final = 86_400
-
-
-def is_container_url(url: str) -> bool:
-    try:
-        container_address(url, tls=True)
-    except ValueError:
-        return False
-    return True
+from partway.gateway.settings.cluster_table import ServiceName, is_port
+from partway.gateway.settings.shared_values import (
+    CommandWords,
+    ContainerUrl,
+    ImageName,
+    InstanceTable,
+    Name,
+)
 
 
 def _is_model_data(path: str) -> bool:
@@ -73,44 +61,8 @@ def _is_model_data(path: str) -> bool:
     return "\0" not in path and (bool(path) if not found else scheme == "s3" and bool(rest))
 
 
-def _words(value: object) -> object:
-    """Split a command into words, from a string or an array."""
-    if isinstance(value, str):
-        return command_words(value)
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        check_words(value)
-    return value
-
-
 # --- Constraints ---------------------------------------------------------------------------------
 
-Name = Annotated[
-    str,
-    text(
-        f"1 to {MAX_ENDPOINT_NAME} letters, digits and hyphens, with a letter or digit at both "
-        "ends",
-        is_name,
-    ),
-]
-ImageName = Annotated[
-    str, text("an image's name, such as chat:1 or registry.example/chat:1", is_image)
-]
-CommandWords = Annotated[
-    tuple[str, ...],
-    Must(
-        "a command, as a string or as an array of strings",
-        lambda core, inner: core.no_info_before_validator_function(
-            _words, {**inner(), "fail_fast": True}
-        ),
-    ),
-]
-ContainerUrl = Annotated[
-    str,
-    text(
-        "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080",
-        is_container_url,
-    ),
-]
 _ContainerUrls = Annotated[
     tuple[ContainerUrl, ...], array("an array of at least one URL", 1, MAX_INSTANCES)
 ]
@@ -126,31 +78,21 @@ _Variable = Annotated[
 ]
 _without_zero_bytes = re.compile(r"[^\0]*").fullmatch
 _VariableValue = Annotated[str, text("a string without zero bytes", _without_zero_bytes)]
-_Seconds = Annotated[float, number(above=0, most=_DAY, unit="seconds")]
+
+
+_Port = Annotated[
+    int | str,
+    Must(
+        "a port's number from 1 to 65535, or its name",
+        lambda core, _: core.no_info_plain_validator_function(is_port),
+    ),
+]
 
 
 # --- The tables ----------------------------------------------------------------------------------
 
 
-# This class and the next one have no slots. An endpoint's table inherits from both and from
-# StreamPolicy, and Python allows slots from one base class only.
-@dataclass(frozen=True, kw_only=True)
-class InstanceTable:
-    """``[instance]``: defaults for the instances of all endpoints.
-
-    :class:`~partway.gateway.fleet.endpoint.InstanceTimes` describes them.
-    """
-
-    startup_timeout: _Seconds = START_TIMEOUT
-    health_ping_interval: Annotated[float, number(least=0, most=_DAY, unit="seconds")] = (
-        HEALTH_PING_INTERVAL
-    )
-    health_ping_timeout: _Seconds = PING_TIMEOUT
-    health_pings_missed: Annotated[int, whole(1, 1000, "pings")] = HEALTH_PINGS_MISSED
-    instance_drain_timeout: _Seconds = INSTANCE_DRAIN_TIMEOUT
-    stop_timeout: _Seconds = STOP_GRACE
-
-
+# This class has no slots, as InstanceTable has none.
 @dataclass(frozen=True, kw_only=True)
 class ContainerKeys:
     """The keys of one container's table, and of a variant's for an only container."""
@@ -190,6 +132,8 @@ class VariantKeys(InstanceTable, ContainerKeys):
 
     urls: _ContainerUrls | None = None
     containers: _Containers | None = None
+    service: ServiceName | None = None
+    service_port: _Port | None = None
     execution: Execution = "serial"
     instances: Annotated[int, whole(1, MAX_INSTANCES, "instances")] = 1
     gpus: Annotated[int, whole(0, MAX_GPUS, "GPUs")] = 0
@@ -215,7 +159,7 @@ class EndpointTable(StreamPolicy, VariantKeys):
 
 
 #: Keys for the source of a variant's instances: a variant has one of them.
-SOURCES: Final = ("url", "urls", "command", "image", "containers")
+SOURCES: Final = ("url", "urls", "command", "image", "containers", "service")
 
 #: Keys for the source of one container of several: it has one of them.
 SOURCES_OF_ONE: Final = ("url", "command", "image")
@@ -242,10 +186,11 @@ BESIDE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     **dict.fromkeys(
         ("platform", "health_route", "predict_route"),
         (
-            ("url", "urls", "command", "image"),
+            ("url", "urls", "command", "image", "service"),
             "since each of several containers has its own in its table",
         ),
     ),
+    "service_port": (("service",), "since it is a port of that Service's pods"),
     "port": (
         ("image",),
         "since the gateway chooses the port of a command, and a URL names its own",

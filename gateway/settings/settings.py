@@ -20,7 +20,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, get_origin
 
 from partway.gateway.apis import manifests
 from partway.gateway.apis.asynchronous.manifest import AsynchronousSettings
@@ -68,19 +68,16 @@ from partway.gateway.settings.caller_permissions import (
 )
 from partway.gateway.settings.endpoint_context import Surroundings, times_of
 from partway.gateway.settings.endpoint_flags import endpoint_of_flag
-from partway.gateway.settings.endpoint_tables import (
-    CommandWords,
-    EndpointTable,
-    ImageName,
-    InstanceTable,
-    Name,
-)
+from partway.gateway.settings.shared_values import CommandWords, ImageName, InstanceTable
 from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.limits import MODEL_DATA_QUOTA
 from partway.gateway.tls.trust import TlsError, Trust
 from partway.log_lines import LogFormat
 from partway.protocol import limits
 from partway.service_links import is_link
+
+if TYPE_CHECKING:
+    from partway.gateway.settings.cluster_table import ClusterTable
 
 _DAY = 86_400
 
@@ -176,12 +173,13 @@ class ApiTable:
 
 
 @dataclass(frozen=True)
-class _File(_TopLevel):
+class CommonTables(_TopLevel):
+    """The tables of a file that concern all endpoints."""
+
     stream: StreamPolicy = field(default_factory=StreamPolicy)
     instance: InstanceTable = field(default_factory=InstanceTable)
     api: ApiTable = field(default_factory=ApiTable)
     images: dict[ImageName, CommandWords] = field(default_factory=dict)
-    endpoints: dict[Name, EndpointTable] = field(default_factory=dict)
 
 
 #: The settings of each kind, with their types.
@@ -240,12 +238,14 @@ class Settings(ControlSettings, _TopLevel):
             has only commands.
         policy: the policy of the streams of endpoints outside the settings.
         times: the times of those endpoints' instances.
+        cluster: the cluster of discovered endpoints; None without a file.
     """
 
     endpoints: tuple[Endpoint, ...] = ()
     images: Mapping[str, Program | Attached] = field(default_factory=dict)
     policy: StreamPolicy = field(default_factory=StreamPolicy)
     times: InstanceTimes = field(default_factory=InstanceTimes)
+    cluster: ClusterTable | None = None
 
     def of_worker(self) -> Self:
         """Return the settings of a worker, which has no endpoints of its own."""
@@ -370,10 +370,12 @@ def load(
     """
     folder = None if config is None else config.absolute().parent
     if config is None:  # checking an empty file would take a tenth of the start
-        document, file = Document("", {}), _File()
+        document, file = Document("", {}), CommonTables()
     else:
+        from partway.gateway.settings.settings_file import SettingsFile, cluster_of
+
         document = read_toml(config)
-        file = document.as_table(_File)
+        file = document.as_table(SettingsFile)
     values: dict[str, Any] = {
         name: _placed(getattr(file, name), folder) for name in document.members if name in TOP_LEVEL
     }
@@ -414,6 +416,9 @@ def load(
         api_environment=file.api.environment,
         policy=around.policy,
         times=around.times,
+        cluster=None
+        if config is None
+        else cluster_of(file, folder, environment, endpoints.values()),
     )
     settings.check()
     check_roots(settings.local_roots)
@@ -430,7 +435,7 @@ def _placed(value: Any, folder: Path | None) -> Any:
 
 
 def _of_the_file(
-    file: _File, document: Document, around: Surroundings, marks: Collection[str]
+    file: CommonTables, document: Document, around: Surroundings, marks: Collection[str]
 ) -> dict[str, Endpoint]:
     """Return the endpoints of the file, by their names.
 
@@ -439,10 +444,10 @@ def _of_the_file(
         marks: the water marks that the environment sets.
     """
     endpoints: dict[str, Endpoint] = {}
-    if file.endpoints:
-        from partway.gateway.settings.endpoint_reader import endpoints_of
+    if "endpoints" in document.members:
+        from partway.gateway.settings.settings_file import endpoints_of_file
 
-        endpoints = endpoints_of(file.endpoints, document, around)
+        endpoints = endpoints_of_file(file, document, around)
     crossed = list(_crossed(around.policy, endpoints.values()))
     if crossed and marks:
         raise error_of(", ".join(map(variable_of, sorted(marks))), crossed)

@@ -26,6 +26,8 @@ log = logging.getLogger("partway.fleet")
 #: Characters of an instance's key in its id: the rest of the id names it for people.
 _KEY_IN_ID: Final = 8
 
+_NOT_KNOWN: Final = "its instances are not known yet"
+
 
 class DiscoveredGroup:
     """The instances that a variant's source has, and those that still drain.
@@ -72,9 +74,12 @@ class DiscoveredGroup:
 
     @property
     def trouble(self) -> str:
-        """Why no instance is in rotation, or why the source has left some out."""
+        """Why no instance is in rotation, or why there may be others."""
+        unheard = "" if self._following is None else self._following.trouble
         if not self.is_known:
-            return "its instances are not known yet"
+            return _NOT_KNOWN + (f": {unheard}" if unheard else "")
+        if unheard:
+            return f"changes of its instances are not heard of, the last ones serve on: {unheard}"
         if self.found.trouble or self.in_rotation:
             return self.found.trouble
         reasons = [each.status().reason for each in self._instances.values()]
@@ -87,7 +92,7 @@ class DiscoveredGroup:
         there = [each for each in self._instances.values() if each.in_rotation]
         if there:
             return RoutedVariant(name, weight, tuple(each.routed(policy) for each in there))
-        trouble = "none of its instances is ready" if self.is_known else self.trouble
+        trouble = "none of its instances is ready" if self.is_known else _NOT_KNOWN
         return RoutedVariant(name, weight, (), trouble)
 
     def status(self) -> VariantStatus:

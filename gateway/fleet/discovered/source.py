@@ -47,6 +47,10 @@ class FoundInstances:
 class Following(Protocol):
     """A source that is being followed."""
 
+    @property
+    def trouble(self) -> str:
+        """Why changes are not heard of now; empty while they are. The last instances serve on."""
+
     def tell_reachable(self, instance: FoundInstance, trouble: str) -> None:
         """Take note that this gateway cannot reach an instance; or, without trouble, can again."""
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from partway.gateway.fleet.endpoint import InstanceTimes
 from partway.gateway.settings.endpoint_context import times_of
-from partway.gateway.settings.endpoint_tables import InstanceTable
+from partway.gateway.settings.shared_values import InstanceTable
 
 
 def test_settings_change_their_own_times():

@@ -11,6 +11,7 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
+    Discovered,
     Endpoint,
     Image,
     InstanceTimes,
@@ -99,6 +100,56 @@ def refused(endpoint, tmp_path):
         return str(caught.value).replace(f"{tmp_path / 'partway.toml'}: ", "")
 
     return read
+
+
+# --- Instances that are discovered ----------------------------------------------------------------
+
+CLUSTER = '[cluster]\nserver = "http://127.0.0.1:1"\n'
+
+
+@pytest.mark.parametrize(
+    ("port", "read"), [("", None), ("service_port = 80", 80), ('service_port = "http"', "http")]
+)
+def test_the_pods_of_a_service(variant, port, read):
+    found = variant(f'service = "models/chat"\n{port}', CLUSTER)
+    assert found.source == Discovered("models/chat", read)
+    assert found.launched == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('service = "Chat"', "endpoints.a.service: 'Chat' was given; it must be the name of a "),
+        ('service = "a/b/c"', "endpoints.a.service: 'a/b/c' was given; it must be the name of a "),
+        ('service = "a"\nservice_port = 0', "endpoints.a.service_port: 0 was given; it must be a "),
+        ('service = "a"\nservice_port = "80"', "endpoints.a.service_port: '80' was given; it must"),
+        ('service = "a"\nservice_port = true', "endpoints.a.service_port: true was given; it must"),
+    ],
+)
+def test_a_service_or_a_port_that_none_has(refused, text, said):
+    assert refused(f"{CLUSTER}\n[endpoints.a]\n{text}").startswith(said)
+
+
+def test_a_service_needs_a_cluster(refused, endpoint):
+    text = '[endpoints.a]\nservice = "chat"'
+    assert refused(text).startswith("endpoints.a: no API server is known: ")
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert endpoint(text, **pod).is_discovered
+
+
+@pytest.mark.parametrize("what", ["endpoints = true", 'gateways = "gateways"'])
+def test_what_else_is_read_needs_a_cluster(refused, what):
+    assert refused(f"[cluster]\n{what}\n{A}\nurl = 'http://h:1'").startswith(
+        "cluster: no API server is known: "
+    )
+
+
+def test_paths_of_the_cluster_begin_at_the_files_folder(tmp_path):
+    path = tmp_path / "partway.toml"
+    path.write_text(f'{CLUSTER}token_file = "token"\nca_file = "/ca"\n', "utf-8")
+    cluster = load({}, {}, path).cluster
+    assert cluster is not None
+    assert (cluster.token_file, cluster.ca_file) == (tmp_path / "token", Path("/ca"))
 
 
 # --- What runs it --------------------------------------------------------------------------------
@@ -279,7 +330,7 @@ def test_variants_of_containers_behind_tls(endpoint, ca):
 A = "[endpoints.a]\n"
 URL = 'url = "http://h:1"'
 CONTAINER = "[[endpoints.a.containers]]\n"
-SOURCE = "no key says what to run; set url, urls, command, image or containers"
+SOURCE = "no key says what to run; set url, urls, command, image, containers or service"
 WHY = "since the gateway does not start what runs at a URL"
 STARTED = f"it works only with command, image or containers, {WHY}"
 ENGINE = "it works only with image, since only a container engine can apply it"
@@ -386,7 +437,7 @@ ENGINE = "it works only with image, since only a container engine can apply it"
         (
             A + 'platform = "vertex"\n' + CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"',
             ("endpoints.a.platform: this key was given with containers; it works only with url, "
-            "urls, command or image, since each of several containers has its own in its table"),
+            "urls, command, image or service, since each of several containers has its own in its table"),
         ),
         (
             A + 'image = "x"\ncwd = "y"',
@@ -418,6 +469,20 @@ ENGINE = "it works only with image, since only a container engine can apply it"
             A + 'command = "x"\nenvironment = { SAGEMAKER_BIND_TO_PORT = "1" }',
             ("endpoints.a.environment.SAGEMAKER_BIND_TO_PORT: the gateway sets this variable to "
             "a container's port; leave it out"),
+        ),
+        (
+            A + 'url = "http://h:1"\nservice_port = 80',
+            ("endpoints.a.service_port: this key was given with url; it works only with service, "
+            "since it is a port of that Service's pods"),
+        ),
+        (
+            A + 'service = "chat"\ninstances = 2',
+            f"endpoints.a.instances: this key was given with service; {STARTED}",
+        ),
+        (
+            A + '[endpoints.a.variants.b]\nservice = "b"\n[endpoints.a.variants.c]\nimage = "c"',
+            ("endpoints.a.variants.b.service: all variants must have a service, or none; "
+            "without one are: c"),
         ),
     ],
 )  # fmt: skip

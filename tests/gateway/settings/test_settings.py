@@ -15,8 +15,8 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, places
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address, is_loopback
-from partway.gateway.settings.endpoint_tables import InstanceTable
 from partway.gateway.settings.settings import VARIABLES, Settings, changed_policy, load
+from partway.gateway.settings.shared_values import InstanceTable
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
 from partway.protocol.limits import MAX_PART_BYTES
@@ -122,8 +122,8 @@ def test_flag_over_environment_over_toml_over_default(
 
 #: What tables become: they have no variable of their own.
 TABLES = {
-    "api_environment", "endpoints", "images", "inclusive_slices", "local_results", "local_roots",
-    "policy", "times", "topics",
+    "api_environment", "cluster", "endpoints", "images", "inclusive_slices", "local_results",
+    "local_roots", "policy", "times", "topics",
 }  # fmt: skip
 
 
@@ -551,8 +551,8 @@ def test_a_wrong_value_in_the_file_is_named_with_its_place(toml, text, place, fo
         (
             "[endpoints.a]\nlifetime = 1",
             (
-                "endpoints.a: no key says what to run; set url, urls, command, image or "
-                "containers, or one of them in each variant"
+                "endpoints.a: no key says what to run; set url, urls, command, image, "
+                "containers or service, or one of them in each variant"
             ),
         ),
         (

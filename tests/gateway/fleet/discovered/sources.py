@@ -32,6 +32,7 @@ class _FakeFollowing:
         self.source = source
         self.on_change = on_change
         self.stopped = False
+        self.trouble = ""
         self.unreachable = {}
 
     def tell_reachable(self, instance, trouble):

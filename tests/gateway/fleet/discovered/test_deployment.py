@@ -25,7 +25,8 @@ class DiscoveringFleet(FakeFleet):
 
     def __init__(self):
         super().__init__()
-        self.fleet.sources = self.sources = FakeSources()
+        self.sources = FakeSources()
+        self.fleet.find_sources = lambda: self.sources
         self.troubles = {}
         self.pinged = []
         around = dataclasses.replace(self.fleet._means.around, ping=self._ping)

@@ -1,0 +1,10 @@
+"""The limits of discovery, named, with units and precedents."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Seconds between two tries of a request that the API server has not answered: the first wait,
+#: which doubles, and the longest one.
+RETRY_SHORTEST: Final = 0.25
+RETRY_LONGEST: Final = 8.0

@@ -1,0 +1,29 @@
+"""Metrics of discovery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from partway.gateway.discovery.service_sources import ServiceSources
+
+
+class DiscoveryMetrics:
+    """Metrics of the watches; each scrape reads them."""
+
+    def __init__(self, sources: ServiceSources, registry: CollectorRegistry) -> None:
+        self._sources = sources
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        watches = GaugeMetricFamily(
+            "partway_discovery_watching",
+            "Whether a namespace's Services are watched now; 0 while the API server is away",
+            labels=["namespace"],
+        )
+        troubles = self._sources.troubles
+        for namespace in self._sources.namespaces:
+            watches.add_metric([namespace], namespace not in troubles)
+        yield watches

@@ -1,0 +1,237 @@
+"""Services of a cluster as sources of instances: one watch of each namespace serves all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from partway.gateway.cluster.answers import ClusterError, ClusterObject, Collection
+from partway.gateway.cluster.api_server import ApiServer
+from partway.gateway.cluster.endpoint_slices import (
+    ServiceInstance,
+    ServiceRefused,
+    find_instances,
+    service_of,
+)
+from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
+from partway.gateway.discovery.limits import RETRY_LONGEST, RETRY_SHORTEST
+from partway.gateway.fleet.discovered.source import FoundInstance, FoundInstances
+from partway.gateway.fleet.endpoint import Discovered
+from partway.gateway.network.dialling import Address
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.cluster")
+
+#: The API group of slices, and its versions that are understood, the newest first.
+_GROUP, _VERSIONS = "discovery.k8s.io", ("v1", "v1beta1")
+
+#: Called with an instance's namespace, the instance, and why this gateway cannot reach it; empty if
+#: it can again.
+OnReachable = Callable[[str, FoundInstance, str], object]
+
+
+class ServiceSources:
+    """Finds the pods of Services; see :class:`~partway.gateway.fleet.discovered.source`.
+
+    Args:
+        on_reachable: called when this gateway cannot reach a pod, and when it can again.
+    """
+
+    def __init__(self, server: ApiServer, clock: Clock, on_reachable: OnReachable) -> None:
+        self._server = server
+        self._clock = clock
+        self._on_reachable = on_reachable
+        self._namespaces: dict[str, _Namespace] = {}
+
+    @property
+    def namespaces(self) -> Iterable[str]:
+        return self._namespaces.keys()
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """Why the copy of a namespace may be old, by namespace; those without trouble left out."""
+        troubles = {name: each.trouble for name, each in self._namespaces.items()}
+        return {name: trouble for name, trouble in troubles.items() if trouble}
+
+    def follow(
+        self, source: Discovered, on_change: Callable[[FoundInstances], object]
+    ) -> FollowedService:
+        """Follow the Service of a source, which is in this process's namespace by default."""
+        place, _, name = source.service.rpartition("/")
+        place = place or self._server.settings.namespace
+        if place not in self._namespaces:
+            self._namespaces[place] = _Namespace(self._server, place, self._clock)
+        return FollowedService(
+            self._namespaces[place], name, source.port, on_change, self._on_reachable
+        )
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(each.aclose() for each in self._namespaces.values()))
+
+
+class FollowedService:
+    """A Service that is followed."""
+
+    def __init__(
+        self,
+        namespace: _Namespace,
+        name: str,
+        port: int | str | None,
+        on_change: Callable[[FoundInstances], object],
+        on_reachable: OnReachable,
+    ) -> None:
+        self.name = name
+        self.port = port
+        self._namespace = namespace
+        self._on_change = on_change
+        self._on_reachable = on_reachable
+        self._told: FoundInstances | None = None
+        namespace.followed.append(self)
+        namespace.look_soon(name)
+
+    @property
+    def trouble(self) -> str:
+        return self._namespace.trouble
+
+    def tell_reachable(self, instance: FoundInstance, trouble: str) -> None:
+        self._on_reachable(self._namespace.name, instance, trouble)
+
+    def stop(self) -> None:
+        self._namespace.followed.remove(self)
+
+    def tell(self, found: FoundInstances) -> None:
+        """Tell all instances as they are now, if this is news."""
+        if found != self._told:
+            self._told = found
+            self._on_change(found)
+
+
+class _Namespace:
+    """The Services and slices of one namespace, and who follows them.
+
+    Changes are told at the loop's next turn: a list anew replaces many slices in one turn.
+
+    Attributes:
+        followed: in the order in which they were followed.
+    """
+
+    def __init__(self, server: ApiServer, name: str, clock: Clock) -> None:
+        self.name = name
+        self.followed: list[FollowedService] = []
+        self._server = server
+        self._clock = clock
+        self._services = WatchedCollection(
+            server, Collection("v1", "services", name), clock, self._service_changed
+        )
+        self._slices: WatchedCollection | None = None
+        self._by_service: dict[str, dict[str, ClusterObject]] = {}
+        self._news: set[str] = set()
+        self._is_known = False
+        self._trouble = "the API server has not been asked yet"
+        self._begin = asyncio.create_task(self._follow(), name=f"services of {name}")
+
+    @property
+    def trouble(self) -> str:
+        """Why the copy may be old, or is not there; empty while both watches run."""
+        slices = self._slices
+        return self._trouble if slices is None else slices.trouble or self._services.trouble
+
+    async def aclose(self) -> None:
+        self._begin.cancel()
+        await asyncio.wait((self._begin,))
+        await self._services.aclose()
+        if self._slices is not None:
+            await self._slices.aclose()
+
+    async def _follow(self) -> None:
+        """Begin both watches; return once both copies are there."""
+        self._services.start()
+        version = await self._version()
+        slices = Collection(f"{_GROUP}/{version}", "endpointslices", self.name)
+        self._slices = WatchedCollection(self._server, slices, self._clock, self._slice_changed)
+        self._slices.start()
+        await self._services.listed.wait()
+        await self._slices.listed.wait()
+        self._is_known = True
+        for each in self.followed:
+            self.look_soon(each.name)
+
+    async def _version(self) -> str:
+        """Return the newest version of slices that the server has and that is understood."""
+        wait = RETRY_SHORTEST
+        while True:
+            try:
+                served = await self._server.versions(_GROUP)
+            except ClusterError as error:
+                trouble = str(error)
+            else:
+                for version in _VERSIONS:
+                    if version in served:
+                        return version
+                has = ", ".join(served) or "none"
+                trouble = (
+                    f"the API server has these versions of {_GROUP}: {has}; it must have one of "
+                    f"{', '.join(_VERSIONS)}"
+                )
+            if trouble != self._trouble:
+                self._trouble = trouble
+                line = "no instance can be discovered; trying again"
+                log.warning(LogLine(line, namespace=self.name, reason=trouble))
+            await pause(self._clock, wait)
+            wait = min(2 * wait, RETRY_LONGEST)
+
+    # --- Changes ----------------------------------------------------------------------------------
+
+    def look_soon(self, service: str) -> None:
+        """Tell the followers of a Service at the loop's next turn."""
+        if not self._news:
+            asyncio.get_running_loop().call_soon(self._look)
+        self._news.add(service)
+
+    def _service_changed(
+        self, key: ObjectKey, now: ClusterObject | None, before: ClusterObject | None
+    ) -> None:
+        self.look_soon(key.name)
+
+    def _slice_changed(
+        self, key: ObjectKey, now: ClusterObject | None, before: ClusterObject | None
+    ) -> None:
+        if before is not None:
+            service = service_of(before)
+            self._by_service.get(service, {}).pop(key.name, None)
+            self.look_soon(service)
+        if now is not None:
+            service = service_of(now)
+            self._by_service.setdefault(service, {})[key.name] = now
+            self.look_soon(service)
+
+    def _look(self) -> None:
+        news, self._news = self._news, set()
+        if not self._is_known:
+            return
+        for each in [*self.followed]:
+            if each.name in news:
+                each.tell(self._found(each))
+
+    def _found(self, followed: FollowedService) -> FoundInstances:
+        service = self._services.objects.get(ObjectKey(self.name, followed.name))
+        if service is None:
+            trouble = f"there is no Service {followed.name!r} in the namespace {self.name!r}"
+            return FoundInstances(trouble=trouble, is_refused=True)
+        slices = self._by_service.get(followed.name, {}).values()
+        try:
+            found = find_instances(service, slices, followed.port)
+        except ServiceRefused as error:
+            return FoundInstances(trouble=str(error), is_refused=True)
+        return FoundInstances(tuple(map(_instance, found.instances)), found.trouble)
+
+
+def _instance(found: ServiceInstance) -> FoundInstance:
+    return FoundInstance(
+        *(found.key, found.name, Address(found.host, found.port)),
+        is_ready=found.is_ready,
+        is_leaving=found.is_terminating,
+    )
