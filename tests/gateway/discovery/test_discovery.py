@@ -1,0 +1,130 @@
+"""Discovered endpoints of a gateway, against an API server in memory: streams, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+from prometheus_client.exposition import generate_latest
+
+from partway.gateway.client import StreamRefused, connect
+from tests.gateway.cluster.fake_api_server import failure
+from tests.gateway.discovery.cluster import Cluster, discovered, pods_of, url_of
+from tests.gateway.fleet.waiting import eventually
+
+
+@pytest.fixture(params=["discovery.k8s.io/v1", "discovery.k8s.io/v1beta1"])
+async def cluster(request, anyio_backend, no_leaks) -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as up:
+        cluster = Cluster(up, request.param)
+        await cluster.start()
+        yield cluster
+
+
+async def talk(gateway, said: bytes) -> None:
+    async with connect(url_of(gateway), "chat") as stream:
+        await stream.send_bytes(said)
+        await stream.end_input()
+
+
+def metric(gateway, name: str) -> float:
+    lines = generate_latest(gateway.streams.metrics.registry).decode().splitlines()
+    (line,) = [each for each in lines if each.startswith(name)]
+    return float(line.rpartition(" ")[2])
+
+
+async def test_readiness_reaches_clients_and_an_unready_pod_keeps_its_streams(cluster):
+    first = await cluster.container("first")
+    await cluster.container("second")
+    cluster.service()
+    cluster.slice("first", ready=True)
+    gateway = await cluster.gateway()
+    await eventually(lambda: pods_of(gateway) == {"first"})
+    async with connect(url_of(gateway), "chat") as stream:
+        await stream.send_bytes(b"before")
+        assert (await anext(stream)).payload == b"before"
+        cluster.slice("second")  # a missing condition means ready
+        cluster.slice("first", ready=False, terminating=True)
+        await eventually(lambda: pods_of(gateway) == {"second"})
+        await stream.send_bytes(b"after")
+        assert (await anext(stream)).payload == b"after"
+        cluster.remove("first")
+        await eventually(lambda: len(gateway.fleet.status("chat").variants[0].instances) == 2)
+        await stream.send_bytes(b"gone")
+        assert (await anext(stream)).payload == b"gone"
+    await eventually(lambda: len(gateway.fleet.status("chat").variants[0].instances) == 1)
+    assert first.received
+
+
+async def test_the_last_table_serves_on_while_the_api_server_is_away(cluster):
+    await cluster.container("first")
+    await cluster.container("second")
+    cluster.service()
+    cluster.slice("first")
+    gateway = await cluster.gateway()
+    await eventually(lambda: pods_of(gateway) == {"first"})
+    watching = 'partway_discovery_watching{namespace="default"}'
+    await eventually(lambda: metric(gateway, watching) == 1)
+    await cluster.server.stop()
+    await eventually(lambda: metric(gateway, watching) == 0)
+    assert pods_of(gateway) == {"first"}
+    trouble = gateway.fleet.status("chat").variants[0].trouble
+    assert trouble.startswith("changes of its instances are not heard of, the last ones serve on: ")
+    await talk(gateway, b"meanwhile")
+    cluster.slice("second")
+    await cluster.server.start()
+    await eventually(lambda: pods_of(gateway) == {"first", "second"})
+    await eventually(lambda: metric(gateway, watching) == 1)
+    assert gateway.fleet.status("chat").variants[0].trouble == ""
+
+
+async def test_a_missing_service_is_named_until_it_is_there(cluster):
+    gateway = await cluster.gateway()
+    await eventually(lambda: gateway.fleet.status("chat").state == "Failed")
+    reason = gateway.fleet.status("chat").reason
+    assert reason == "there is no Service 'chat' in the namespace 'default'"
+    with pytest.raises(StreamRefused, match="none of its instances is ready"):
+        await talk(gateway, b"")
+    await cluster.container("first")
+    cluster.slice("first")
+    cluster.service()
+    await eventually(lambda: pods_of(gateway) == {"first"})
+    assert gateway.fleet.status("chat").state == "InService"
+
+
+async def test_a_service_that_publishes_unready_pods_is_refused_by_name(cluster):
+    await cluster.container("first")
+    cluster.slice("first")
+    cluster.service(publishNotReadyAddresses=True)
+    gateway = await cluster.gateway()
+    await eventually(lambda: gateway.fleet.status("chat").state == "Failed")
+    assert "'chat' has publishNotReadyAddresses: true" in gateway.fleet.status("chat").reason
+    cluster.service()
+    await eventually(lambda: pods_of(gateway) == {"first"})
+
+
+async def test_a_refusal_of_the_server_is_shown(cluster):
+    words = 'endpointslices is forbidden: User "gateway" cannot list them'
+    cluster.server.fault = lambda asked: (
+        failure(403, "Forbidden", words) if "endpointslices" in asked.path else None
+    )
+    gateway = await cluster.gateway()
+
+    def trouble() -> str:
+        return gateway.fleet.status("chat").variants[0].trouble
+
+    await eventually(lambda: words in trouble())
+    assert trouble().startswith("its instances are not known yet: ")
+
+
+async def test_several_services_of_a_namespace_share_its_watches(cluster):
+    for name in ("chat", "other"):
+        await cluster.container(name)
+        cluster.service(name)
+        cluster.slice(name, service=name)
+    gateway = await cluster.gateway(discovered(), discovered("other", "default/other", "http"))
+    await eventually(
+        lambda: pods_of(gateway) == {"chat"} and pods_of(gateway, "other") == {"other"}
+    )
+    assert cluster.server.watching == 2
