@@ -132,7 +132,10 @@ class Gateway(Core):
         self.pending_endpoints: PendingEndpoints = NoPendingEndpoints()
         self.printing: list[Callable[[], Iterable[EndpointStatus]]] = []
         self.disk_recovery = DiskRecovery(Path() if data is None else data.path, self.clock)
-        if settings.cluster is not None and settings.cluster.is_followed:
+        cluster = settings.cluster
+        if any(each.is_discovered for each in settings.endpoints) or (
+            cluster is not None and cluster.is_followed
+        ):
             self.service(_discovery)
         self._compose(settings.apis, routes_of_switched_off, further_routes)
         self._tls = tls

@@ -1,20 +1,26 @@
-"""The gateway's service that discovers instances in a cluster."""
+"""The gateway's service that discovers instances and endpoints in a cluster."""
 
 from __future__ import annotations
 
 import os
 
 from partway.gateway.cluster.api_server import ApiServer
+from partway.gateway.discovery.endpoint_objects import EndpointObjects
 from partway.gateway.discovery.metrics import DiscoveryMetrics
 from partway.gateway.discovery.service_sources import ServiceSources
+from partway.gateway.fleet.endpoint import Discovered
 from partway.gateway.gateway import Gateway
 from partway.gateway.service import Service
 from partway.gateway.settings.cluster_table import ClusterTable
+from partway.gateway.settings.settings import Settings
 from partway.gateway.settings.settings_file import located
 
 
 class Discovery(Service):
     """Discovers instances, from the first discovered endpoint to the gateway's end.
+
+    A gateway that starts is not ready before the API server has told once. Afterwards the server
+    may be away: the last instances serve on.
 
     Attributes:
         sources: the Services of the cluster.
@@ -24,11 +30,53 @@ class Discovery(Service):
     """
 
     def __init__(self, gateway: Gateway) -> None:
-        cluster = gateway.settings.cluster or ClusterTable()
-        self._server = ApiServer(located(cluster, os.environ), gateway.clock)
-        self.sources = ServiceSources(self._server, gateway.clock, lambda *_: None)
+        self._gateway = gateway
+        self._table = gateway.settings.cluster or ClusterTable()
+        self._server = ApiServer(located(self._table, os.environ), gateway.clock)
+        self.sources = ServiceSources(
+            self._server, gateway.clock, lambda *_: None, self._tell_readiness
+        )
+        self._objects: EndpointObjects | None = None
+        self._awaited: set[str] = set()  # namespaces
         DiscoveryMetrics(self.sources, gateway.streams.metrics.registry)
+
+    async def start(self) -> None:
+        gateway, own = self._gateway, self._server.settings.namespace
+        sources = [each.source for one in gateway.settings.endpoints for each in one.variants]
+        services = [each.service for each in sources if isinstance(each, Discovered)]
+        self._awaited = {self.sources.place_of(each)[0] for each in services}
+        if self._table.endpoints:
+            self._awaited.add(own)
+            self._objects = EndpointObjects(
+                *(self._server, own, gateway.fleet, gateway.settings, gateway.clock),
+                self._tell_readiness,
+            )
+        for each in self._awaited:
+            self.sources.watch(each)
+        gateway.fleet.is_uninformed = self._is_uninformed
+
+    def take_settings(self, settings: Settings) -> None:
+        if self._objects is not None:
+            self._objects.take_settings(settings)
+
+    async def settings_taken(self) -> None:
+        if self._objects is not None:
+            self._objects.follow()
+
+    async def stop(self) -> None:
+        """Follow nothing more; instances drain as they are."""
+        if self._objects is not None:
+            await self._objects.aclose()
 
     async def aclose(self) -> None:
         await self.sources.aclose()
         await self._server.aclose()
+
+    def _is_uninformed(self) -> bool:
+        """Whether the API server has not told yet all that the gateway's readiness depends on."""
+        if self._objects is not None and not self._objects.is_listed:
+            return True
+        return not all(map(self.sources.is_known, self._awaited))
+
+    def _tell_readiness(self) -> None:
+        self._gateway.fleet.on_readiness()

@@ -38,12 +38,20 @@ class ServiceSources:
 
     Args:
         on_reachable: called when this gateway cannot reach a pod, and when it can again.
+        on_known: called when the Services of a namespace are known.
     """
 
-    def __init__(self, server: ApiServer, clock: Clock, on_reachable: OnReachable) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        clock: Clock,
+        on_reachable: OnReachable,
+        on_known: Callable[[], object],
+    ) -> None:
         self._server = server
         self._clock = clock
         self._on_reachable = on_reachable
+        self._on_known = on_known
         self._namespaces: dict[str, _Namespace] = {}
 
     @property
@@ -60,13 +68,28 @@ class ServiceSources:
         self, source: Discovered, on_change: Callable[[FoundInstances], object]
     ) -> FollowedService:
         """Follow the Service of a source, which is in this process's namespace by default."""
-        place, _, name = source.service.rpartition("/")
-        place = place or self._server.settings.namespace
-        if place not in self._namespaces:
-            self._namespaces[place] = _Namespace(self._server, place, self._clock)
+        place, name = self.place_of(source.service)
+        self.watch(place)
         return FollowedService(
             self._namespaces[place], name, source.port, on_change, self._on_reachable
         )
+
+    def place_of(self, service: str) -> tuple[str, str]:
+        """Return the namespace and the name of a Service."""
+        place, _, name = service.rpartition("/")
+        return place or self._server.settings.namespace, name
+
+    def watch(self, namespace: str) -> None:
+        """Begin to watch the Services of a namespace."""
+        if namespace not in self._namespaces:
+            self._namespaces[namespace] = _Namespace(
+                self._server, namespace, self._clock, self._on_known
+            )
+
+    def is_known(self, namespace: str) -> bool:
+        """Whether the Services of a namespace are known; they may be old."""
+        found = self._namespaces.get(namespace)
+        return found is not None and found.is_known
 
     async def aclose(self) -> None:
         await asyncio.gather(*(each.aclose() for each in self._namespaces.values()))
@@ -116,10 +139,15 @@ class _Namespace:
 
     Attributes:
         followed: in the order in which they were followed.
+        is_known: whether both copies have been there once.
     """
 
-    def __init__(self, server: ApiServer, name: str, clock: Clock) -> None:
+    def __init__(
+        self, server: ApiServer, name: str, clock: Clock, on_known: Callable[[], object]
+    ) -> None:
         self.name = name
+        self.is_known = False
+        self._on_known = on_known
         self.followed: list[FollowedService] = []
         self._server = server
         self._clock = clock
@@ -129,7 +157,6 @@ class _Namespace:
         self._slices: WatchedCollection | None = None
         self._by_service: dict[str, dict[str, ClusterObject]] = {}
         self._news: set[str] = set()
-        self._is_known = False
         self._trouble = "the API server has not been asked yet"
         self._begin = asyncio.create_task(self._follow(), name=f"services of {name}")
 
@@ -155,9 +182,10 @@ class _Namespace:
         self._slices.start()
         await self._services.listed.wait()
         await self._slices.listed.wait()
-        self._is_known = True
+        self.is_known = True
         for each in self.followed:
             self.look_soon(each.name)
+        self._on_known()
 
     async def _version(self) -> str:
         """Return the newest version of slices that the server has and that is understood."""
@@ -210,7 +238,7 @@ class _Namespace:
 
     def _look(self) -> None:
         news, self._news = self._news, set()
-        if not self._is_known:
+        if not self.is_known:
             return
         for each in [*self.followed]:
             if each.name in news:

@@ -49,6 +49,8 @@ class Fleet:
         on_readiness: called when :attr:`is_ready` has changed.
         find_sources: returns the sources of discovered endpoints' instances; called for the first
             such endpoint.
+        is_uninformed: whether it is not known yet which discovered endpoints and instances there
+            are.
     """
 
     def __init__(self, router: Router, means: Means, kept: KeptInstances | None = None) -> None:
@@ -58,6 +60,7 @@ class Fleet:
         self.on_end: Callable[[Collection[str]], object] = lambda _: None
         self.on_readiness: Callable[[], object] = lambda: None
         self.find_sources: Callable[[], InstanceSources]
+        self.is_uninformed: Callable[[], bool] = lambda: False
         self._is_ready = False
         self._means = means
         self._kept = kept
@@ -68,8 +71,11 @@ class Fleet:
 
     @property
     def is_ready(self) -> bool:
-        """Whether each endpoint has come up or failed once, or the wait for them is over."""
-        return self._is_ready
+        """Whether each endpoint has come up or failed once, or the wait for them is over.
+
+        Without knowledge of discovered endpoints the fleet is not ready, however long that takes.
+        """
+        return self._is_ready and not self.is_uninformed()
 
     @is_ready.setter
     def is_ready(self, value: bool) -> None:

@@ -249,7 +249,7 @@ class Settings(ControlSettings, _TopLevel):
 
     def of_worker(self) -> Self:
         """Return the settings of a worker, which has no endpoints of its own."""
-        return dataclasses.replace(self, endpoints=(), images={})
+        return dataclasses.replace(self, endpoints=(), images={}, cluster=None)
 
     @property
     def streams_per_principal(self) -> int:

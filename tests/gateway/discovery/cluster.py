@@ -17,6 +17,9 @@ from tests.gateway.cluster.fake_api_server import FakeApiServer
 PATIENT = StreamPolicy(connect_timeout=5.0)
 
 
+ENDPOINTS = ("aiplatform.gdc.goog/v1", "endpoints")
+
+
 class Cluster:
     """An API server, and pods: containers, each with a slice of its own.
 
@@ -61,12 +64,23 @@ class Cluster:
     def remove(self, pod: str) -> None:
         self.server.remove(self.slices, "endpointslices", pod)
 
+    def endpoint(self, name: str = "chat", *, number: int = 0, id: str = "", **shares: int) -> None:
+        """Have an Endpoint object with the shares of its DeployedModels."""
+        destinations = [
+            {"serviceRef": {"kind": "DeployedModel", "name": model}, "trafficPercentage": share}
+            for model, share in shares.items()
+        ]
+        spec = {"destinations": destinations, **({"id": id} if id else {})}
+        created = f"2026-11-22T16:31:{number:02}Z"
+        metadata = {"name": name, "creationTimestamp": created}
+        self.server.put(*ENDPOINTS, {"metadata": metadata, "spec": spec})
+
     async def gateway(self, *endpoints: Endpoint, **table: object) -> Gateway:
         """Start a gateway; by default with the endpoint ``chat`` of the Service ``chat``."""
         cluster = ClusterTable(server=self.server.url, namespace="default", **table)  # type: ignore[arg-type]
         settings = Settings(
             port=0,
-            endpoints=endpoints or (discovered(),),
+            endpoints=endpoints or (() if cluster.endpoints else (discovered(),)),
             cluster=cluster,
             shutdown_grace=0.0,
             shutdown_spread=0.0,
