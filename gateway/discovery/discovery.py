@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.discovery.endpoint_objects import EndpointObjects
 from partway.gateway.discovery.metrics import DiscoveryMetrics
 from partway.gateway.discovery.service_sources import ServiceSources
+from partway.gateway.discovery.unreachable_pods import UnreachablePods
 from partway.gateway.fleet.endpoint import Discovered
 from partway.gateway.gateway import Gateway
 from partway.gateway.service import Service
@@ -33,8 +35,11 @@ class Discovery(Service):
         self._gateway = gateway
         self._table = gateway.settings.cluster or ClusterTable()
         self._server = ApiServer(located(self._table, os.environ), gateway.clock)
+        self._unreachable = UnreachablePods(
+            self._server, socket.gethostname(), gateway.clock, gateway.wall_clock
+        )
         self.sources = ServiceSources(
-            self._server, gateway.clock, lambda *_: None, self._tell_readiness
+            self._server, gateway.clock, self._unreachable.tell, self._tell_readiness
         )
         self._objects: EndpointObjects | None = None
         self._awaited: set[str] = set()  # namespaces
@@ -69,6 +74,7 @@ class Discovery(Service):
             await self._objects.aclose()
 
     async def aclose(self) -> None:
+        await self._unreachable.aclose()
         await self.sources.aclose()
         await self._server.aclose()
 

@@ -8,3 +8,6 @@ from typing import Final
 #: which doubles, and the longest one.
 RETRY_SHORTEST: Final = 0.25
 RETRY_LONGEST: Final = 8.0
+
+#: Seconds in which a gateway that stops withdraws its reports of unreachable pods.
+WITHDRAWAL_TIMEOUT: Final = 2.0
