@@ -23,7 +23,7 @@ from partway.gateway.http.log_throttle import RepeatedLines
 from partway.gateway.http.peers import TrustedProxies
 from partway.gateway.http.routes import Route
 from partway.gateway.metrics.process_metrics import ProcessMetrics
-from partway.gateway.quota import NamedCounts, Quota, QuotaLimits
+from partway.gateway.quota import LiveGateways, NamedCounts, Quota, QuotaLimits
 from partway.gateway.service import Service, call_each, has_failed
 from partway.gateway.settings.settings import Settings
 from partway.gateway.status_routes import Status
@@ -69,6 +69,7 @@ class Core:
     Attributes:
         wall_clock: returns epoch seconds.
         authenticator: finds out the sender of a request and the sender's permissions.
+        gateways: those among which the shares of principals are divided.
         streams: the open streams; their metrics' registry is the process's.
         router: chooses an instance for each stream and request.
         prediction_of: returns an endpoint's prediction policy, by the endpoint's name.
@@ -103,8 +104,12 @@ class Core:
         self.wall_clock = wall_clock
         self.arns = Arns(settings.region, settings.account)
         self.authenticator = _authenticator(settings, self.arns, wall_clock)
+        self.gateways: Final = LiveGateways()
         self.streams = Streams(
-            settings.max_streams, per_principal=settings.streams_per_principal, counts=counts
+            settings.max_streams,
+            per_principal=settings.streams_per_principal,
+            counts=counts,
+            gateways=self.gateways,
         )
         metrics = self.streams.metrics
         self.router: Final = Router(counts=counts)

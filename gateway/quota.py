@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -44,6 +45,30 @@ class NamedCounts(Protocol):
 
     def total(self, name: str) -> int:
         """Return the sum of all processes' counts."""
+
+
+class LiveGateways:
+    """The gateways of a cluster that serve now: each admits its part of an owner's share.
+
+    Attributes:
+        number: how many there are, this one included.
+        on_change: called when the number has changed.
+    """
+
+    def __init__(self) -> None:
+        self.number = 1
+        self.on_change: Callable[[], object] = lambda: None
+
+    def count(self, number: int) -> None:
+        """Take note of their number; at least this gateway is there."""
+        number = max(1, number)
+        if number != self.number:
+            self.number = number
+            self.on_change()
+
+    def part_of(self, share: int) -> int:
+        """Return this gateway's part of a share, rounded up, so that it is never 0."""
+        return -(-share // self.number)
 
 
 class QuotaFull(Exception):
@@ -93,12 +118,18 @@ class Quota:
         counts: shared with the same quota of other processes; None for a quota of one process. No
             claim may wait in a shared quota.
         name: the quota's name among these counts.
+        gateways: those among which the share of each owner is divided; None for this one alone.
     """
 
     def __init__(
-        self, limits: QuotaLimits, counts: NamedCounts | None = None, name: str = ""
+        self,
+        limits: QuotaLimits,
+        counts: NamedCounts | None = None,
+        name: str = "",
+        gateways: LiveGateways | None = None,
     ) -> None:
         self._limits = limits
+        self._gateways = gateways
         self._counts = counts
         self._name = name
         self._used = 0
@@ -110,7 +141,8 @@ class Quota:
     @property
     def most_of_one(self) -> int:
         """How much one owner may use now; a subclass may compute it from the use."""
-        return self._limits.of_one
+        of_one = self._limits.of_one
+        return of_one if self._gateways is None else self._gateways.part_of(of_one)
 
     @property
     def used(self) -> int:

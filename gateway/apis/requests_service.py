@@ -26,7 +26,10 @@ class RequestsService(Service):
     def __init__(self, core: Core) -> None:
         settings = core.settings
         self.under_way = RequestsUnderWay(
-            settings.max_requests, settings.requests_per_principal, counts=core.counts
+            settings.max_requests,
+            settings.requests_per_principal,
+            counts=core.counts,
+            gateways=core.gateways,
         )
         self._connections = ContainerConnections()
         self._metrics = RequestMetrics(core.streams.metrics.registry)

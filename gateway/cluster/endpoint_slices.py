@@ -14,6 +14,9 @@ from partway.gateway.cluster.answers import ClusterObject
 #: The label with which a slice names its Service.
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
 
+#: Stands for a port if no pod is called, so that all slices count, whatever their ports are.
+NO_PORT: Final = 0
+
 _IPV4, _IPV6 = "IPv4", "IPv6"
 
 
@@ -91,7 +94,7 @@ def find_instances(
     3. A slice of host names, or without the wanted port, is left out.
 
     Args:
-        port: the pods' port by number or by name; None for the only one.
+        port: the pods' port by number or by name; None for the only one, :data:`NO_PORT` for none.
 
     Raises:
         ServiceRefused: as :func:`check_service`.
@@ -143,6 +146,8 @@ def _port(endpoint_slice: ClusterObject, wanted: int | str | None) -> int:
     Raises:
         _SliceLeftOut: the slice does not have it, or has several and none is wanted.
     """
+    if wanted == NO_PORT:
+        return NO_PORT
     ports = [
         each
         for each in endpoint_slice.get("ports") or ()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from partway.gateway.containers.limits import REQUEST_END_TIMEOUT
-from partway.gateway.quota import NOBODY, NamedCounts, Quota, QuotaFull, QuotaLimits
+from partway.gateway.quota import NOBODY, LiveGateways, NamedCounts, Quota, QuotaFull, QuotaLimits
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.timing.deadlines import first_of, set_or_over
 from partway.log_lines import LogLine
@@ -28,6 +28,7 @@ class RequestsUnderWay:
         per_principal: requests of one principal under way at once; of one address without
             authentication.
         counts: shared with other processes, whose requests count too.
+        gateways: those among which a principal's share is divided; None for this one alone.
 
     Attributes:
         draining: whether requests are refused from now on.
@@ -39,9 +40,10 @@ class RequestsUnderWay:
         per_principal: int,
         clock: Clock | None = None,
         counts: NamedCounts | None = None,
+        gateways: LiveGateways | None = None,
     ) -> None:
         self.draining = False
-        self._quota = Quota(QuotaLimits(most, per_principal), counts, "requests")
+        self._quota = Quota(QuotaLimits(most, per_principal), counts, "requests", gateways)
         self._clock = clock or LoopClock()
         self._tasks: set[asyncio.Task[object]] = set()
         self._ending = False

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 
 from partway.gateway.cluster.api_server import ApiServer
+from partway.gateway.cluster.endpoint_slices import NO_PORT
 from partway.gateway.discovery.endpoint_objects import EndpointObjects
 from partway.gateway.discovery.metrics import DiscoveryMetrics
 from partway.gateway.discovery.service_sources import ServiceSources
 from partway.gateway.discovery.unreachable_pods import UnreachablePods
+from partway.gateway.fleet.discovered.source import FoundInstances
 from partway.gateway.fleet.endpoint import Discovered
 from partway.gateway.gateway import Gateway
 from partway.gateway.service import Service
 from partway.gateway.settings.cluster_table import ClusterTable
 from partway.gateway.settings.settings import Settings
 from partway.gateway.settings.settings_file import located
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.cluster")
 
 
 class Discovery(Service):
@@ -43,12 +49,16 @@ class Discovery(Service):
         )
         self._objects: EndpointObjects | None = None
         self._awaited: set[str] = set()  # namespaces
-        DiscoveryMetrics(self.sources, gateway.streams.metrics.registry)
+        registry = gateway.streams.metrics.registry
+        DiscoveryMetrics(self.sources, gateway.gateways, registry)
 
     async def start(self) -> None:
         gateway, own = self._gateway, self._server.settings.namespace
         sources = [each.source for one in gateway.settings.endpoints for each in one.variants]
         services = [each.service for each in sources if isinstance(each, Discovered)]
+        if self._table.gateways is not None:
+            services.append(self._table.gateways)
+            self.sources.follow(Discovered(self._table.gateways, NO_PORT), self._count_gateways)
         self._awaited = {self.sources.place_of(each)[0] for each in services}
         if self._table.endpoints:
             self._awaited.add(own)
@@ -83,6 +93,15 @@ class Discovery(Service):
         if self._objects is not None and not self._objects.is_listed:
             return True
         return not all(map(self.sources.is_known, self._awaited))
+
+    def _count_gateways(self, found: FoundInstances) -> None:
+        """Divide shares by the gateways that are ready; a Service that is gone changes nothing."""
+        if found.is_refused:
+            log.warning(LogLine("the gateways cannot be counted", reason=found.trouble))
+            return
+        ready = sum(each.is_ready and not each.is_leaving for each in found.instances)
+        self._gateway.gateways.count(ready)
+        log.info(LogLine("gateways are counted", gateways=self._gateway.gateways.number))
 
     def _tell_readiness(self) -> None:
         self._gateway.fleet.on_readiness()

@@ -8,13 +8,17 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from partway.gateway.discovery.service_sources import ServiceSources
+from partway.gateway.quota import LiveGateways
 
 
 class DiscoveryMetrics:
     """Metrics of the watches; each scrape reads them."""
 
-    def __init__(self, sources: ServiceSources, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, sources: ServiceSources, gateways: LiveGateways, registry: CollectorRegistry
+    ) -> None:
         self._sources = sources
+        self._gateways = gateways
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
@@ -27,3 +31,8 @@ class DiscoveryMetrics:
         for namespace in self._sources.namespaces:
             watches.add_metric([namespace], namespace not in troubles)
         yield watches
+        number = GaugeMetricFamily(
+            "partway_live_gateways", "Gateways among which the shares of principals are divided"
+        )
+        number.add_metric([], self._gateways.number)
+        yield number

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
-from partway.gateway.quota import NOBODY, NamedCounts, Quota, QuotaFull, QuotaLimits
+from partway.gateway.quota import NOBODY, LiveGateways, NamedCounts, Quota, QuotaFull, QuotaLimits
 from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
@@ -38,6 +38,7 @@ class Streams:
         max_streams: streams open at once, those included that are being opened.
         per_principal: streams of one principal open at once; by default the limit of all.
         counts: shared with other processes, whose streams count too.
+        gateways: those among which a principal's share is divided; None for this one alone.
 
     Attributes:
         ending: whether open streams are being ended, and those being opened refused.
@@ -50,12 +51,13 @@ class Streams:
         clock: Clock | None = None,
         per_principal: int | None = None,
         counts: NamedCounts | None = None,
+        gateways: LiveGateways | None = None,
     ) -> None:
         self.sessions: set[OpenStream] = set()
         self.draining = False
         of_one = max_streams if per_principal is None else per_principal
         #: Counts streams that are open or being opened.
-        self._quota = Quota(QuotaLimits(max_streams, of_one), counts, "streams")
+        self._quota = Quota(QuotaLimits(max_streams, of_one), counts, "streams", gateways)
         #: Streams whose principal has a name, with that name.
         self._principals: dict[OpenStream, str] = {}
         self._stands: dict[OpenStream, Callable[[], bool]] = {}

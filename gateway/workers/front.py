@@ -98,7 +98,7 @@ class WorkersFront:
         gateway = self._gateway
         self._tables.begin()
         gateway.router.on_cut = lambda *cut: self._send(CutInstance(*cut))
-        gateway.fleet.on_readiness = self._tell_readiness
+        gateway.fleet.on_readiness = gateway.gateways.on_change = self._tell_readiness
         gateway.status.page_of_all = self._pages.page
         silent_hosts.on_suspected = self._tell_suspected
         self._slots += await self._made_slots(self._requests.open())
@@ -260,12 +260,12 @@ class WorkersFront:
 
     def started(self, slot: Slot) -> None:
         self._tables.started(slot)
-        slot.send(SetReadiness(self._is_ready))
+        slot.send(self._readiness)
         slot.send(Listen())
 
     def resumed(self, slot: Slot) -> None:
         self._tables.resumed(slot)
-        slot.send(SetReadiness(self._is_ready))
+        slot.send(self._readiness)
         self._has_begun(slot)
 
     def _has_begun(self, slot: Slot) -> None:
@@ -320,11 +320,15 @@ class WorkersFront:
         """Whether the endpoints have come up, for an earlier parent or for this one."""
         return self._gateway.fleet.is_ready or not self._supervision.is_first
 
+    @property
+    def _readiness(self) -> SetReadiness:
+        return SetReadiness(self._is_ready, self._gateway.gateways.number)
+
     def _tell_suspected(self, host: str, port: int) -> None:
         self._send(HostSuspected(host, port))
 
     def _tell_readiness(self) -> None:
-        self._send(SetReadiness(self._is_ready))
+        self._send(self._readiness)
 
     def _endpoint_ended(self, known: Collection[str]) -> None:
         self._send(KeepOnly(tuple(known)))

@@ -48,9 +48,15 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
 
 
 class SetReadiness(msgspec.Struct, frozen=True, tag="readiness"):
-    """Whether the endpoints have come up."""
+    """The state of the whole gateway.
+
+    Attributes:
+        is_ready: whether the endpoints have come up.
+        gateways: how many gateways divide the shares of principals.
+    """
 
     is_ready: bool
+    gateways: int = 1
 
 
 class Listen(msgspec.Struct, frozen=True, tag="listen"):

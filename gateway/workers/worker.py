@@ -180,8 +180,9 @@ class GatewayWorker(Core):
                 self._apply(message)
             case Welcome():
                 self._tell_all()
-            case SetReadiness(is_ready):
+            case SetReadiness(is_ready, gateways):
                 self._is_ready = is_ready
+                self.gateways.count(gateways)
             case CutInstance(instance, is_lost):
                 if (load := self.router.loads.get(instance)) is not None:
                     load.cut(is_lost=is_lost)

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
+from partway.gateway.quota import NOBODY, LiveGateways, Quota, QuotaFull, QuotaLimits
 from tests.gateway.fleet.fakes import turns
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -23,6 +23,38 @@ pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 
 def quota(total=4, of_one=2, waiting=8, waiting_of_one=4):
     return Quota(QuotaLimits(total, of_one, waiting, waiting_of_one))
+
+
+def admitted(of, owner="a"):
+    """How many claims of an owner are taken before one is refused."""
+    number = 0
+    while True:
+        try:
+            of.take(1, owner)
+        except QuotaFull:
+            return number
+        number += 1
+
+
+@pytest.mark.parametrize(
+    ("share", "gateways", "part"), [(300, 3, 100), (300, 1, 300), (300, 7, 43), (2, 5, 1)]
+)
+def test_a_share_is_divided_by_the_live_gateways(share, gateways, part):
+    live = LiveGateways()
+    of = Quota(QuotaLimits(1000, share), gateways=live)
+    live.count(gateways)
+    assert admitted(of) == part
+    live.count(0)  # this one is there
+    assert admitted(of) == share - part
+    assert of.used == share
+
+
+def test_a_change_of_the_number_of_gateways_is_told_once():
+    live, told = LiveGateways(), []
+    live.on_change = lambda: told.append(live.number)
+    for number in (1, 3, 3, 0, 1):
+        live.count(number)
+    assert told == [3, 1]
 
 
 class Claims:

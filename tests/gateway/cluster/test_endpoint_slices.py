@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.cluster.endpoint_slices import (
+    NO_PORT,
     InstancesFound,
     ServiceInstance,
     ServiceRefused,
@@ -162,6 +163,11 @@ def test_a_slice_without_the_port_is_left_out_by_name(wanted, trouble):
     found = find_instances(service(), slices, wanted)
     assert not found.instances
     assert trouble in found.trouble
+
+
+def test_without_a_port_all_slices_count():
+    slices = [slice_of("a", endpoint(1), ports=TWO_PORTS), slice_of("b", endpoint(2), ports=[])]
+    assert len(find_instances(service(), slices, NO_PORT).instances) == 2
 
 
 # --- What is left out or refused ------------------------------------------------------------------

@@ -128,3 +128,23 @@ async def test_several_services_of_a_namespace_share_its_watches(cluster):
         lambda: pods_of(gateway) == {"chat"} and pods_of(gateway, "other") == {"other"}
     )
     assert cluster.server.watching == 2
+
+
+async def test_shares_are_divided_by_the_gateways_that_are_ready(cluster):
+    await cluster.container("chat")
+    cluster.service()
+    cluster.slice("chat")
+    cluster.service("gateways")
+    for name in ("one", "two", "three"):
+        await cluster.container(name)
+        cluster.slice(name, service="gateways")
+    gateway = await cluster.gateway(gateways="gateways")
+    await eventually(lambda: gateway.gateways.number == 3)
+    assert metric(gateway, "partway_live_gateways") == 3
+    share = gateway.settings.streams_per_principal
+    assert gateway.gateways.part_of(share) == -(-share // 3)
+    cluster.slice("one", service="gateways", ready=False)
+    await eventually(lambda: gateway.gateways.number == 2)
+    for name in ("two", "three"):
+        cluster.remove(name)
+    await eventually(lambda: gateway.gateways.number == 1)

@@ -437,7 +437,8 @@ ENGINE = "it works only with image, since only a container engine can apply it"
         (
             A + 'platform = "vertex"\n' + CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"',
             ("endpoints.a.platform: this key was given with containers; it works only with url, "
-            "urls, command, image or service, since each of several containers has its own in its table"),
+            "urls, command, image or service, since each of several containers has its own in its "
+            "table"),
         ),
         (
             A + 'image = "x"\ncwd = "y"',
