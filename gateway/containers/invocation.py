@@ -288,13 +288,14 @@ class Invocation:
         place, *self._further = containers_asked(lease.place, self._container)
         lines = self._lines(first_headers(self._headers) if self._further else self._headers)
         body = await self._body()
-        try:
-            answer = await self._ask(place, lines, body)
-        except ContainerUnreachable:
-            if not lease.move():
-                raise
-            place, *self._further = containers_asked(lease.place, self._container)
-            answer = await self._ask(place, lines, body)
+        answer = None
+        while answer is None:
+            try:
+                answer = await self._ask(place, lines, body)
+            except ContainerUnreachable:
+                if not lease.move():
+                    raise
+                place, *self._further = containers_asked(lease.place, self._container)
         await self._take_head(answer)
 
     async def _ask_next(self) -> None:

@@ -98,6 +98,11 @@ CUT_TIMEOUT: Final = 5.0
 #: that makes connections fail cannot cause pings at will.
 EXTRA_PING_AFTER: Final = 1.0
 
+#: Further instances that a stream or a request tries if one takes no connection. Several pods may
+#: end at the same moment, or be on one host that is cut off; each takes at most
+#: ``connect_timeout``.
+MAX_MOVES: Final = 3
+
 #: The first and the longest wait before a failed instance is replaced; each wait is twice the one
 #: before (Kubernetes ``CrashLoopBackOff``: 10 s to 5 min).
 RESTART_SHORTEST: Final = 0.5

@@ -124,12 +124,13 @@ class BidirectionalStream:
 
     async def _open(self, exchange: Exchange, front: Front, lease: Lease, target: str) -> Session:
         """Open the container's side, then the client's (clause 2.2-2); return the session."""
-        try:
-            upgraded = await self._dial(exchange, front, lease, target)
-        except ContainerUnreachable:  # another instance may be reachable
-            if not lease.move():
-                raise
-            upgraded = await self._dial(exchange, front, lease, target)
+        upgraded = None
+        while upgraded is None:
+            try:
+                upgraded = await self._dial(exchange, front, lease, target)
+            except ContainerUnreachable:  # another instance may be reachable
+                if not lease.move():
+                    raise
         place = lease.place
         try:
             await front.open(

@@ -79,8 +79,9 @@ class DiscoveredInstance:
         self._next_check = 0.0
         load.on_idle = self._unloaded.set
         load.on_unreachable = self._check_soon
-        self._log(logging.INFO, "instance found")
         self._follow(found)
+        line = "instance in rotation" if self.in_rotation else "instance found"
+        self._log(logging.INFO, line, self._reason())
 
     # --- Reading its state ------------------------------------------------------------------------
 

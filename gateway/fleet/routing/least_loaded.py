@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T", bound=Hashable)
@@ -44,15 +44,15 @@ class LeastLoaded(Generic[_T]):
         else:
             self._find_least()
 
-    def choose(self, but: _T | None = None) -> _T | None:
+    def choose(self, but: Collection[_T] = ()) -> _T | None:
         """Return a member with the least count, at random; None if no member is left."""
         if len(self._where) <= 1:
-            return None if but in self._where else next(iter(self._where), None)
+            return next((each for each in self._where if each not in but), None)
         same = self._by_count[self._least]
-        if but is None or but not in self._where:
+        if not but:
             return same[self._rng.randrange(len(same))] if len(same) > 1 else same[0]
         for count in sorted(self._by_count):
-            others = [each for each in self._by_count[count] if each != but]
+            others = [each for each in self._by_count[count] if each not in but]
             if others:
                 return self._rng.choice(others)
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Final, TypeVar
 
 from partway.gateway.fleet.routing.least_loaded import LeastLoaded
@@ -32,9 +32,9 @@ class LittleLoaded(LeastLoaded[_T]):
         if who not in self:
             super().has(who, 0)
 
-    def choose(self, but: _T | None = None) -> _T | None:
+    def choose(self, but: Collection[_T] = ()) -> _T | None:
         """Return a member with a small count; None if no member is left."""
-        members = [each for each in self._where if each != but]
+        members = [each for each in self._where if each not in but]
         if not members:
             return None
         few = self._rng.sample(members, min(_SAMPLE, len(members)))

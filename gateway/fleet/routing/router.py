@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from partway.gateway.fleet.endpoint import Place, check_name
+from partway.gateway.fleet.limits import MAX_MOVES
 from partway.gateway.fleet.routing.least_loaded import LeastLoaded
 from partway.gateway.fleet.routing.session_affinity import NO_SESSION, StickySession, mark_of
 from partway.gateway.quota import NamedCounts
@@ -160,10 +161,10 @@ class Lease:
     __slots__ = (
         "_cut_as_lost",
         "_load",
-        "_moved",
         "_on_cut",
         "_on_loss",
         "_router",
+        "_tried",
         "instance",
         "is_stream",
         "place",
@@ -176,7 +177,7 @@ class Lease:
         self._on_cut: Callable[[], object] | None = None
         self._on_loss: Callable[[], object] | None = None
         self._cut_as_lost: bool | None = None
-        self._moved = False
+        self._tried: tuple[str, ...] = ()
         self._take(chosen)
 
     def __enter__(self) -> Self:
@@ -200,16 +201,16 @@ class Lease:
         self._load.on_unreachable()
 
     def move(self) -> bool:
-        """Move to another instance, once, because this one did not take the request.
+        """Move to an instance that was not tried, because this one did not take the request.
 
         Returns:
-            Whether the variant had another one.
+            Whether the variant had one, and few enough were tried.
         """
         self.unreachable()
-        if self._moved:
+        self._tried = (*self._tried, self.instance.id)
+        if len(self._tried) > MAX_MOVES:
             return False
-        self._moved = True
-        other = self._router._other(self)  # noqa: SLF001
+        other = self._router._other(self, self._tried)  # noqa: SLF001
         if other is None:
             return False
         self._load.give_back(self)
@@ -439,12 +440,12 @@ class Router:
 
     # --- For leases ------------------------------------------------------------------------------
 
-    def _other(self, lease: Lease) -> _Chosen | None:
+    def _other(self, lease: Lease, tried: tuple[str, ...]) -> _Chosen | None:
         route = self._routes.get(lease.place.endpoint)
         least = None if route is None else route.by_variant.get(lease.variant)
         if route is None or least is None:
             return None
-        other = least.choose(but=lease.instance.id)
+        other = least.choose(but=tried)
         return None if other is None else route.by_id[other]
 
 

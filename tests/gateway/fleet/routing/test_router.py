@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from partway.gateway.fleet.endpoint import Place
+from partway.gateway.fleet.limits import MAX_MOVES
 from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, Router
 from partway.gateway.fleet.routing.session_affinity import StickySession
 from partway.gateway.fleet.stream_policy import StreamPolicy
@@ -104,7 +105,7 @@ def test_an_only_one_that_gets_company_is_known_by_what_is_open_on_it():
 
 
 class TestMoving:
-    def test_once_and_to_another(self):
+    def test_to_another(self):
         on = router(variant("A", "a", "b"), variant("B", "c"))
         lease = on.lease("e", "A")
         first = lease.instance.id
@@ -116,6 +117,15 @@ class TestMoving:
         assert not on.load(first).leases
         assert on.load(lease.instance.id).leases == {lease}
         assert not lease.move()
+
+    def test_to_each_other_at_most_once_and_to_a_few(self):
+        for number, moves in ((3, 2), (9, MAX_MOVES)):
+            on = router(variant("A", *"abcdefghi"[:number]))
+            lease = on.lease("e")
+            tried = [lease.instance.id]
+            while lease.move():
+                tried.append(lease.instance.id)
+            assert len(tried) == len(set(tried)) == moves + 1
 
     def test_not_where_there_is_no_other(self):
         on = router(variant("A", "a"), variant("B", "c"))
