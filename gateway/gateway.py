@@ -250,7 +250,9 @@ class Gateway(Core):
 def _discovery(gateway: Gateway) -> Discovery:
     from partway.gateway.discovery.discovery import Discovery
 
-    return Discovery(gateway)
+    registry = gateway.streams.metrics.registry
+    parts = (gateway.settings, gateway.fleet, gateway.gateways, registry)
+    return Discovery(*parts, gateway.clock, gateway.wall_clock)
 
 
 def _own_files(settings: Settings, data: DataDirectory | None) -> Iterable[Path]:

@@ -13,6 +13,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,11 +42,13 @@ from partway.gateway.cli import (
     transform,
 )
 from partway.gateway.containers.metrics import RequestMetrics
+from partway.gateway.discovery.metrics import DiscoveryMetrics
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.states import OVER, InstanceState
 from partway.gateway.fleet.states import TRANSITIONS as INSTANCE_TRANSITIONS
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.metrics.process_metrics import ProcessMetrics
+from partway.gateway.quota import LiveGateways
 from partway.gateway.settings.endpoint_tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.settings.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
@@ -182,8 +185,8 @@ def as_written(value: object) -> str:
 def test_every_setting_is_documented_with_its_default(title, tree):
     defaults = {field.name: field.default for field in dataclasses.fields(tree)}
     for table in (
-        "api_environment", "endpoints", "images", "inclusive_slices", "local_results",
-        "local_roots", "policy", "times",
+        "api_environment", "cluster", "endpoints", "images", "inclusive_slices",
+        "local_results", "local_roots", "policy", "times",
         "topics",
     ):  # fmt: skip
         defaults.pop(table, None)
@@ -235,6 +238,10 @@ def test_there_is_an_example_of_a_configuration():
     assert "docs/how-to/configure.md" in dict(toml_blocks())
 
 
+#: The variables of a pod, by which it finds its cluster.
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
 @pytest.mark.parametrize(("place", "block"), toml_blocks())
 def test_configurations_in_the_docs_are_good(place, block, tmp_path):
     config = tmp_path / "partway.toml"
@@ -250,7 +257,7 @@ def test_configurations_in_the_docs_are_good(place, block, tmp_path):
     elif block.startswith("# faults.toml"):
         assert load_faults(config)
     else:
-        load({}, {}, config)
+        load({}, POD, config)
 
 
 # --- Commands ------------------------------------------------------------------------------------
@@ -358,6 +365,8 @@ def exposed() -> dict[str, set[str]]:
     AsyncMetrics(metrics.registry, *[lambda: 1] * 3).ended("e", None)
     of_the_process = ProcessMetrics(metrics.registry, {"max_streams": 1})
     of_the_process.watch_certificate(lambda: 1.0)
+    sources: Any = SimpleNamespace(namespaces=("n",), troubles={})
+    DiscoveryMetrics(sources, LiveGateways(), metrics.registry)
     ends = {"counter": "_total", "info": "_info"}
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():

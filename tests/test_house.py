@@ -381,7 +381,7 @@ FLOORS = (
     {"http"},
     {"fleet"},
     {"containers", "streams"},
-    {"admin", "apis", "batch", "ports", "service", "settings", "status_routes"},
+    {"admin", "apis", "batch", "discovery", "ports", "service", "settings", "status_routes"},
     {"core"},
     {"gateway"},
     {"workers"},

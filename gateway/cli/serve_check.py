@@ -26,7 +26,8 @@ from partway.gateway.fleet.endpoint import (
 )
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.program_lookup import find_program
-from partway.gateway.settings.settings import NO_APIS, Settings
+from partway.gateway.settings.settings import Settings
+from partway.gateway.settings.top_level import NO_APIS
 from partway.gateway.storage.files import is_file_or_folder
 from partway.gateway.tls.context import TlsFiles, server_context
 from partway.gateway.tls.local_ca import certificate_name

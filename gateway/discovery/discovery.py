@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
 
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.endpoint_slices import NO_PORT
@@ -14,11 +17,13 @@ from partway.gateway.discovery.service_sources import ServiceSources
 from partway.gateway.discovery.unreachable_pods import UnreachablePods
 from partway.gateway.fleet.discovered.source import FoundInstances
 from partway.gateway.fleet.endpoint import Discovered
-from partway.gateway.gateway import Gateway
+from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.quota import LiveGateways
 from partway.gateway.service import Service
 from partway.gateway.settings.cluster_table import ClusterTable
 from partway.gateway.settings.settings import Settings
 from partway.gateway.settings.settings_file import located
+from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.cluster")
@@ -37,24 +42,32 @@ class Discovery(Service):
         ClusterNotFound: there is no cluster.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._table = gateway.settings.cluster or ClusterTable()
-        self._server = ApiServer(located(self._table, os.environ), gateway.clock)
-        self._unreachable = UnreachablePods(
-            self._server, socket.gethostname(), gateway.clock, gateway.wall_clock
-        )
+    def __init__(
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        gateways: LiveGateways,
+        registry: CollectorRegistry,
+        clock: Clock,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._gateways = gateways
+        self._clock = clock
+        self._table = settings.cluster or ClusterTable()
+        self._server = ApiServer(located(self._table, os.environ), clock)
+        self._unreachable = UnreachablePods(self._server, socket.gethostname(), clock, wall_clock)
         self.sources = ServiceSources(
-            self._server, gateway.clock, self._unreachable.tell, self._tell_readiness
+            self._server, clock, self._unreachable.tell, self._tell_readiness
         )
         self._objects: EndpointObjects | None = None
         self._awaited: set[str] = set()  # namespaces
-        registry = gateway.streams.metrics.registry
-        DiscoveryMetrics(self.sources, gateway.gateways, registry)
+        DiscoveryMetrics(self.sources, gateways, registry)
 
     async def start(self) -> None:
-        gateway, own = self._gateway, self._server.settings.namespace
-        sources = [each.source for one in gateway.settings.endpoints for each in one.variants]
+        own = self._server.settings.namespace
+        sources = [each.source for one in self._settings.endpoints for each in one.variants]
         services = [each.service for each in sources if isinstance(each, Discovered)]
         if self._table.gateways is not None:
             services.append(self._table.gateways)
@@ -63,12 +76,12 @@ class Discovery(Service):
         if self._table.endpoints:
             self._awaited.add(own)
             self._objects = EndpointObjects(
-                *(self._server, own, gateway.fleet, gateway.settings, gateway.clock),
+                *(self._server, own, self._fleet, self._settings, self._clock),
                 self._tell_readiness,
             )
         for each in self._awaited:
             self.sources.watch(each)
-        gateway.fleet.is_uninformed = self._is_uninformed
+        self._fleet.is_uninformed = self._is_uninformed
 
     def take_settings(self, settings: Settings) -> None:
         if self._objects is not None:
@@ -100,8 +113,8 @@ class Discovery(Service):
             log.warning(LogLine("the gateways cannot be counted", reason=found.trouble))
             return
         ready = sum(each.is_ready and not each.is_leaving for each in found.instances)
-        self._gateway.gateways.count(ready)
-        log.info(LogLine("gateways are counted", gateways=self._gateway.gateways.number))
+        self._gateways.count(ready)
+        log.info(LogLine("gateways are counted", gateways=self._gateways.number))
 
     def _tell_readiness(self) -> None:
-        self._gateway.fleet.on_readiness()
+        self._fleet.on_readiness()

@@ -15,8 +15,8 @@ from partway.gateway.settings.cluster_table import ClusterTable
 from partway.gateway.settings.endpoint_context import Surroundings
 from partway.gateway.settings.endpoint_reader import endpoints_of
 from partway.gateway.settings.endpoint_tables import EndpointTable
-from partway.gateway.settings.settings import CommonTables
 from partway.gateway.settings.shared_values import Name
+from partway.gateway.settings.top_level import CommonTables
 
 
 @dataclass(frozen=True)
