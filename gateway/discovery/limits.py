@@ -11,3 +11,8 @@ RETRY_LONGEST: Final = 8.0
 
 #: Seconds in which a gateway that stops withdraws its reports of unreachable pods.
 WITHDRAWAL_TIMEOUT: Final = 2.0
+
+#: Seconds after the API server's return in which a pod that was ready before still takes streams,
+#: though it is called unready now. After an absence of 40 s, a cluster's node controller calls all
+#: pods unready, until the kubelets have reported again: every 10 s, and each pod within 10 more.
+UNREADY_DOUBT: Final = 30.0

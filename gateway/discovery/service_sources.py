@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from partway.gateway.cluster.answers import ClusterError, ClusterObject, Collection
 from partway.gateway.cluster.api_server import ApiServer
@@ -15,11 +16,11 @@ from partway.gateway.cluster.endpoint_slices import (
     service_of,
 )
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
-from partway.gateway.discovery.limits import RETRY_LONGEST, RETRY_SHORTEST
+from partway.gateway.discovery.limits import RETRY_LONGEST, RETRY_SHORTEST, UNREADY_DOUBT
 from partway.gateway.fleet.discovered.source import FoundInstance, FoundInstances
 from partway.gateway.fleet.endpoint import Discovered
 from partway.gateway.network.dialling import Address
-from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.clock import Clock, Timer
 from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
 
@@ -125,6 +126,11 @@ class FollowedService:
     def stop(self) -> None:
         self._namespace.followed.remove(self)
 
+    def was_ready(self, key: str) -> bool:
+        """Whether an instance was ready when it was told last."""
+        instances = () if self._told is None else self._told.instances
+        return any(each.key == key and each.is_ready for each in instances)
+
     def tell(self, found: FoundInstances) -> None:
         """Tell all instances as they are now, if this is news."""
         if found != self._told:
@@ -158,6 +164,7 @@ class _Namespace:
         self._by_service: dict[str, dict[str, ClusterObject]] = {}
         self._news: set[str] = set()
         self._trouble = "the API server has not been asked yet"
+        self._timer: Timer | None = None
         self._begin = asyncio.create_task(self._follow(), name=f"services of {name}")
 
     @property
@@ -167,6 +174,8 @@ class _Namespace:
         return self._trouble if slices is None else slices.trouble or self._services.trouble
 
     async def aclose(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._begin.cancel()
         await asyncio.wait((self._begin,))
         await self._services.aclose()
@@ -254,7 +263,31 @@ class _Namespace:
             found = find_instances(service, slices, followed.port)
         except ServiceRefused as error:
             return FoundInstances(trouble=str(error), is_refused=True)
-        return FoundInstances(tuple(map(_instance, found.instances)), found.trouble)
+        instances = tuple(map(_instance, found.instances))
+        return FoundInstances(self._doubted(instances, followed), found.trouble)
+
+    def _doubted(
+        self, instances: tuple[FoundInstance, ...], followed: FollowedService
+    ) -> tuple[FoundInstance, ...]:
+        """Keep instances ready that are called unready just after the API server's return."""
+        left = self._services.away_at + UNREADY_DOUBT - self._clock.time()
+        if self._slices is not None:
+            left = max(left, self._slices.away_at + UNREADY_DOUBT - self._clock.time())
+        doubted = {
+            each.key
+            for each in instances
+            if left > 0 and not (each.is_ready or each.is_leaving) and followed.was_ready(each.key)
+        }
+        if doubted and self._timer is None:
+            self._timer = self._clock.call_later(left, self._doubt_no_more)
+        return tuple(
+            replace(each, is_ready=each.is_ready or each.key in doubted) for each in instances
+        )
+
+    def _doubt_no_more(self) -> None:
+        self._timer = None
+        for each in self.followed:
+            self.look_soon(each.name)
 
 
 def _instance(found: ServiceInstance) -> FoundInstance:

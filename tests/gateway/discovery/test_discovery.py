@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from partway.gateway.client import StreamRefused, connect
+from partway.gateway.discovery import service_sources
 from tests.gateway.cluster.fake_api_server import failure
 from tests.gateway.discovery.cluster import Cluster, discovered, pods_of, url_of
 from tests.gateway.fleet.waiting import eventually
@@ -77,6 +78,41 @@ async def test_the_last_table_serves_on_while_the_api_server_is_away(cluster):
     await eventually(lambda: pods_of(gateway) == {"first", "second"})
     await eventually(lambda: metric(gateway, watching) == 1)
     assert gateway.fleet.status("chat").variants[0].trouble == ""
+
+
+@pytest.mark.parametrize(("doubt", "left"), [(1000, {"first", "second"}), (0, {"second"})])
+async def test_unreadiness_just_after_the_servers_return_is_doubted(
+    cluster, monkeypatch, doubt, left
+):
+    monkeypatch.setattr(service_sources, "UNREADY_DOUBT", doubt)
+    for name in ("first", "second", "third"):
+        await cluster.container(name)
+    cluster.service()
+    cluster.slice("first")
+    cluster.slice("third")
+    gateway = await cluster.gateway()
+    await eventually(lambda: pods_of(gateway) == {"first", "third"})
+    await cluster.server.stop()
+    await eventually(lambda: gateway.fleet.status("chat").variants[0].trouble)
+    cluster.slice("first", ready=False)
+    cluster.slice("third", ready=False, terminating=True)
+    cluster.slice("second")
+    await cluster.server.start()
+    await eventually(lambda: pods_of(gateway) == left)
+
+
+async def test_a_doubt_has_an_end(cluster, monkeypatch):
+    monkeypatch.setattr(service_sources, "UNREADY_DOUBT", 0.5)
+    await cluster.container("first")
+    cluster.service()
+    cluster.slice("first")
+    gateway = await cluster.gateway()
+    await eventually(lambda: pods_of(gateway) == {"first"})
+    await cluster.server.stop()
+    await eventually(lambda: gateway.fleet.status("chat").variants[0].trouble)
+    cluster.slice("first", ready=False)
+    await cluster.server.start()
+    await eventually(lambda: pods_of(gateway) == set())
 
 
 async def test_a_missing_service_is_named_until_it_is_there(cluster):

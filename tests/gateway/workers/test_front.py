@@ -15,6 +15,7 @@ from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, 
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
 from partway.gateway.network.silent_hosts import SilentHosts
+from partway.gateway.quota import LiveGateways
 from partway.gateway.timing.clock import LoopClock
 from partway.gateway.workers import front
 from partway.gateway.workers.front import WorkersFront
@@ -26,6 +27,7 @@ from partway.gateway.workers.messages import (
     InstanceIdle,
     InstanceUnreachable,
     KeepOnly,
+    SetReadiness,
     Table,
 )
 from partway.gateway.workers.shared_counts import SharedRows
@@ -102,6 +104,8 @@ class Scene:
             router=Router(counts=rows[0]),
             prediction_of=lambda name: self.predictions.get(name, PredictionPolicy()),
             end_has_failed=False,
+            gateways=LiveGateways(),
+            fleet=SimpleNamespace(is_ready=True),
         )
         supervision = SimpleNamespace(is_first=True, is_up=lambda: None)
         self.setup = WorkersSetup.__new__(WorkersSetup)
@@ -245,6 +249,12 @@ async def test_news_of_a_forgotten_instance_makes_no_load(scene):
         scene.front.said(each, InstanceUnreachable("i"))
         scene.front.ended(each, ["i"])
     assert [*scene.gateway.router.loads] == ["j"]
+
+
+async def test_workers_hear_how_many_gateways_divide_a_share(scene):
+    scene.gateway.gateways.count(3)
+    scene.front._tell_readiness()
+    assert [each.sent for each in scene.slots] == [[SetReadiness(True, 3)]] * 2
 
 
 async def test_a_missed_dial_reaches_the_instance(scene):

@@ -26,6 +26,7 @@ from partway.gateway.workers.messages import (
     HostSuspected,
     Listen,
     Retire,
+    SetReadiness,
     ToParent,
     Welcome,
     WorkerCheck,
@@ -220,3 +221,8 @@ async def test_a_drain_is_over_for_the_next_parent_too(scene):
         assert await scene.answer() == Drained(False)
         scene.parent.abort()
         await scene.running
+
+
+async def test_it_divides_shares_by_the_gateways_that_its_parent_counts(scene):
+    await scene.answer(SetReadiness(True, 3), WorkerCheck())
+    assert scene.worker.gateways.part_of(300) == 100
