@@ -55,6 +55,7 @@ class DiscoveredGroup:
         self._router = router
         self._around = around
         self._on_change = on_change
+        self._is_telling = False
         self._instances: dict[str, DiscoveredInstance] = {}  # by key
         self._following: Following | None = sources.follow(variant.source, self._told)
 
@@ -88,10 +89,10 @@ class DiscoveredGroup:
         )
 
     def routed(self) -> RoutedVariant:
-        name, weight, policy = self.variant.name, self.variant.weight, self._endpoint.policy
+        name, weight = self.variant.name, self.variant.weight
         there = [each for each in self._instances.values() if each.in_rotation]
         if there:
-            return RoutedVariant(name, weight, tuple(each.routed(policy) for each in there))
+            return RoutedVariant(name, weight, tuple(each.routed for each in there))
         trouble = "none of its instances is ready" if self.is_known else _NOT_KNOWN
         return RoutedVariant(name, weight, (), trouble)
 
@@ -133,15 +134,19 @@ class DiscoveredGroup:
             self._tell_trouble(found.trouble)
         self.is_known, self.found = True, found
         now = {each.key: each for each in found.instances}
-        for key, instance in [*self._instances.items()]:
-            if key not in now:
-                instance.is_gone()
-        for key, each in now.items():
-            known = self._instances.get(key)
-            if known is None:
-                self._instances[key] = self._instance(each)
-            else:
-                known.follow(each)
+        self._is_telling = True  # one change for all of them
+        try:
+            for key, instance in [*self._instances.items()]:
+                if key not in now:
+                    instance.is_gone()
+            for key, each in now.items():
+                known = self._instances.get(key)
+                if known is None:
+                    self._instances[key] = self._instance(each)
+                else:
+                    known.follow(each)
+        finally:
+            self._is_telling = False
         self._on_change()
 
     def _instance(self, found: FoundInstance) -> DiscoveredInstance:
@@ -169,7 +174,8 @@ class DiscoveredGroup:
         if instance is not None and instance.over.is_set():
             del self._instances[key]
             self._router.forget(instance.id)
-        self._on_change()
+        if not self._is_telling:
+            self._on_change()
 
     def _tell_reachable(self, instance: FoundInstance, trouble: str) -> None:
         if self._following is not None:
@@ -177,7 +183,7 @@ class DiscoveredGroup:
 
     def _tell_trouble(self, trouble: str) -> None:
         fields = {"reason": TextLines(trouble)} if trouble else {}
-        line = "instances are left out" if trouble else "all instances are found"
+        line = "instances are missing" if trouble else "all instances are found"
         level = logging.WARNING if trouble else logging.INFO
         whose = {"endpoint": self._endpoint.name, "variant": self.variant.name}
         log.log(level, LogLine(line, **whose, **fields))

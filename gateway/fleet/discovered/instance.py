@@ -15,7 +15,6 @@ from partway.gateway.fleet.limits import CUT_TIMEOUT, EXTRA_PING_AFTER
 from partway.gateway.fleet.routing.router import InstanceLoad, RoutedInstance
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
-from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import OutOfDescriptors
 from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.timing.deadlines import first_of, pause, time_limit
@@ -68,6 +67,7 @@ class DiscoveredInstance:
         self._on_change = on_change
         self._on_reachable = on_reachable
         self._since = around.wall_clock()
+        self._routed: RoutedInstance | None = None
         self._is_gone = False
         self._stops = False
         self._unloaded = asyncio.Event()
@@ -99,9 +99,16 @@ class DiscoveredInstance:
     def _is_reachable(self) -> bool:
         return self._missed < self._variant.times.pings_missed
 
-    def routed(self, policy: StreamPolicy) -> RoutedInstance:
-        place = Place.of(self._endpoint, self._variant, self.found.address)
-        return RoutedInstance(self.id, place.with_policy(policy), self.found.key)
+    @property
+    def routed(self) -> RoutedInstance:
+        """Return it as the routing table has it; made once, as a table may have a thousand."""
+        if self._routed is None:
+            self._routed = RoutedInstance(self.id, self._place, self.found.key)
+        return self._routed
+
+    @property
+    def _place(self) -> Place:
+        return Place.of(self._endpoint, self._variant, self.found.address)
 
     def status(self) -> InstanceStatus:
         is_well = self.found.is_ready and self._is_reachable
@@ -112,7 +119,7 @@ class DiscoveredInstance:
             InstanceHealth.HEALTHY if is_well else InstanceHealth.UNHEALTHY,
             self._reason(),
             self._since,
-            Place.of(self._endpoint, self._variant, self.found.address).url,
+            self.routed.place.url,
             self._load.streams,
             self._load.requests,
             self._load.served,
@@ -120,7 +127,7 @@ class DiscoveredInstance:
 
     def _reason(self) -> str:
         if self._stops:
-            return "it is no longer an instance of this endpoint"
+            return "the gateway has let it go"
         if self._is_gone:
             return "its service does not have it any more"
         if self.found.is_leaving:
@@ -135,7 +142,7 @@ class DiscoveredInstance:
         """Take what the source says of it now."""
         if self._stops or (found == self.found and not self._is_gone):
             return
-        earlier, self.found, self._is_gone = self.found, found, False
+        earlier, self.found, self._is_gone, self._routed = self.found, found, False, None
         self._follow(found)
         if earlier.is_ready and not found.is_ready:
             self._ask_host()
@@ -151,7 +158,7 @@ class DiscoveredInstance:
 
     def become(self, endpoint: Endpoint, variant: Variant) -> None:
         """Take other settings; the source of the variant is the same."""
-        self._endpoint, self._variant = endpoint, variant
+        self._endpoint, self._variant, self._routed = endpoint, variant, None
 
     def stop(self) -> None:
         """Let it go: it takes nothing new, and ends for this gateway when nothing is open on it."""
@@ -230,9 +237,8 @@ class DiscoveredInstance:
 
     async def _answers(self) -> bool:
         """Ping it once, and take note of the result."""
-        place = Place.of(self._endpoint, self._variant, self.found.address)
         try:
-            trouble = await self._around.ping(place, self._variant.times.ping_timeout)
+            trouble = await self._around.ping(self._place, self._variant.times.ping_timeout)
         except OutOfDescriptors:  # nothing is known
             return self._missed == 0
         was_reachable = self._is_reachable

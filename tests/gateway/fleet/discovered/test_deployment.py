@@ -117,6 +117,14 @@ class TestComing:
         await of.sources.say(found(1), found(2))
         assert of.hosts() == ["10.0.0.1", "10.0.0.2"]
 
+    async def test_many_at_once_are_one_change_of_the_table(self, of):
+        await of.apply(discovered())
+        tables = []
+        of.fleet.on_routed = lambda name: tables.append(len(of.router.table[name][0].instances))
+        await of.sources.say(*(found(number) for number in range(1, 200)))
+        await of.sources.say(*(found(number, is_ready=False) for number in range(1, 200)))
+        assert tables == [199, 0]
+
 
 class TestGoing:
     @pytest.mark.parametrize("says", [[found(1, is_ready=False, is_leaving=True)], []])
