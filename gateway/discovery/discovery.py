@@ -59,7 +59,7 @@ class Discovery(Service):
         self._server = ApiServer(located(self._table, os.environ), clock)
         self._unreachable = UnreachablePods(self._server, socket.gethostname(), clock, wall_clock)
         self.sources = ServiceSources(
-            self._server, clock, self._unreachable.tell, self._tell_readiness
+            self._server, clock, self._unreachable.tell, self._fleet.tell_informed
         )
         self._objects: EndpointObjects | None = None
         self._awaited: set[str] = set()  # namespaces
@@ -77,7 +77,7 @@ class Discovery(Service):
             self._awaited.add(own)
             self._objects = EndpointObjects(
                 *(self._server, own, self._fleet, self._settings, self._clock),
-                self._tell_readiness,
+                self._fleet.tell_informed,
             )
         for each in self._awaited:
             self.sources.watch(each)
@@ -115,6 +115,3 @@ class Discovery(Service):
         ready = sum(each.is_ready and not each.is_leaving for each in found.instances)
         self._gateways.count(ready)
         log.info(LogLine("gateways are counted", gateways=self._gateways.number))
-
-    def _tell_readiness(self) -> None:
-        self._fleet.on_readiness()

@@ -61,6 +61,7 @@ class Fleet:
         self.on_readiness: Callable[[], object] = lambda: None
         self.find_sources: Callable[[], InstanceSources]
         self.is_uninformed: Callable[[], bool] = lambda: False
+        self._news = asyncio.Event()
         self._is_ready = False
         self._means = means
         self._kept = kept
@@ -82,6 +83,17 @@ class Fleet:
         if value is not self._is_ready:
             self._is_ready = value
             self.on_readiness()
+
+    async def informed(self) -> None:
+        """Return once it is known which discovered endpoints there are, however long that takes."""
+        while self.is_uninformed():
+            self._news.clear()
+            await self._news.wait()
+
+    def tell_informed(self) -> None:
+        """Take note that :attr:`is_uninformed` may have changed."""
+        self._news.set()
+        self.on_readiness()
 
     @property
     def _clock(self) -> Clock:

@@ -153,6 +153,7 @@ class WorkerTables:
 
     async def _release_absent(self) -> None:
         await self._gateway.pending_endpoints.has_found(FOUND_TIMEOUT)
+        await self._gateway.fleet.informed()  # meanwhile workers serve on as they are
         self._all_are_found = True
         for endpoint in [*self._held]:
             if self._is_settled(endpoint):

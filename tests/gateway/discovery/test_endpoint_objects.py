@@ -18,7 +18,7 @@ from partway.gateway.settings_reload import Reloading
 from partway.gateway.timing.clock import LoopClock
 from partway.protocol.errors import InputValidationError
 from tests.gateway.discovery.cluster import ENDPOINTS, PATIENT, Cluster, pods_of
-from tests.gateway.fleet.waiting import eventually
+from tests.gateway.fleet.waiting import eventually, soon
 
 
 @pytest.fixture
@@ -65,8 +65,12 @@ async def test_a_gateway_is_ready_once_the_cluster_has_told(cluster):
     assert not gateway.fleet.is_ready
     told = asyncio.Event()
     gateway.fleet.on_readiness = lambda: gateway.fleet.is_ready and told.set()
+    informed = asyncio.create_task(gateway.fleet.informed())
+    await asyncio.sleep(0)
+    assert not informed.done()
     await cluster.server.start()
     await eventually(told.is_set)
+    await soon(informed)
     await cluster.server.stop()
     assert gateway.fleet.is_ready
 

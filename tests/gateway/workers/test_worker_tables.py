@@ -12,11 +12,12 @@ from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.workers.messages import Table
 from partway.gateway.workers.worker_tables import WorkerTables
+from tests.gateway.fleet.fakes import turns
 from tests.gateway.workers.test_front import FakeSlot, variants_of
 
 
 class Pending:
-    """Endpoints of the store, which are found when a test says so."""
+    """Endpoints of the store or of a cluster, which are found when a test says so."""
 
     def __init__(self) -> None:
         self.found = asyncio.Event()
@@ -32,11 +33,13 @@ class Scene:
         self.states = {}
         self.router = Router()
         self.pending = Pending()
+        self.cluster = Pending()
+        self.cluster.found.set()
         self.ended = asyncio.Queue()
         self.slots = [FakeSlot(1), FakeSlot(2)]
         gateway = SimpleNamespace(
             router=self.router,
-            fleet=SimpleNamespace(status=self._status),
+            fleet=SimpleNamespace(status=self._status, informed=self.cluster.found.wait),
             prediction_of=lambda _: PredictionPolicy(),
             pending_endpoints=self.pending,
         )
@@ -113,6 +116,17 @@ async def test_an_endpoint_that_is_not_stored_any_more_goes_once_all_are_found(s
     scene.pending.found.set()
     assert [*await scene.ended.get()] == []
     assert scene.told(scene.slots[1])[-1].variants is None
+
+
+async def test_an_endpoint_that_the_cluster_may_have_stays_until_the_cluster_has_told(scene):
+    scene.cluster.found.clear()
+    scene.known("e", "a")
+    scene.tables.release_absent()
+    scene.pending.found.set()
+    await turns()
+    assert scene.told(scene.slots[0]) == []
+    scene.cluster.found.set()
+    assert [*await scene.ended.get()] == []
 
 
 async def test_a_worker_that_starts_meanwhile_knows_the_endpoint_too(scene):
