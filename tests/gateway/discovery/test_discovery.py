@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 from prometheus_client.exposition import generate_latest
 
 from partway.gateway.client import StreamRefused, connect
 from partway.gateway.discovery import service_sources
+from partway.gateway.fleet.endpoint import Endpoint
+from partway.gateway.network.dialling import Address
+from partway.gateway.settings_reload import Reloading
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.cluster.fake_api_server import failure
-from tests.gateway.discovery.cluster import Cluster, discovered, pods_of, url_of
+from tests.gateway.discovery.cluster import PATIENT, Cluster, discovered, pods_of, url_of
 from tests.gateway.fleet.waiting import eventually
 
 
@@ -164,6 +169,27 @@ async def test_several_services_of_a_namespace_share_its_watches(cluster):
         lambda: pods_of(gateway) == {"chat"} and pods_of(gateway, "other") == {"other"}
     )
     assert cluster.server.watching == 2
+
+
+async def test_a_reload_brings_the_first_discovered_endpoint_and_takes_it_away(cluster):
+    await cluster.container("first")
+    cluster.service()
+    cluster.slice("first")
+    attached = Endpoint.attached("chat", Address("127.0.0.1", 9), PATIENT)
+    gateway = await cluster.gateway(attached)
+    assert not cluster.server.asked
+    found = replace(gateway.settings, endpoints=(discovered(),))
+    coming = [found, gateway.settings]
+    reloading = Reloading(
+        *(gateway.settings, lambda: coming.pop(0), gateway.fleet, LoopClock(), None),
+        services=gateway.services,
+    )
+    reloading.reload()
+    await eventually(lambda: pods_of(gateway) == {"first"})
+    await talk(gateway, b"hello")
+    reloading.reload()
+    await eventually(lambda: gateway.router.variants("chat")[0].instances[0].key == "")
+    await reloading.stop()
 
 
 async def test_shares_are_divided_by_the_gateways_that_are_ready(cluster):
