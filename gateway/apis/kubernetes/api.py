@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from partway.gateway.apis.control.api import ControlApi
 from partway.gateway.apis.kubernetes.controller import EndpointController
 from partway.gateway.apis.kubernetes.cross_checks import ObjectRules
+from partway.gateway.apis.kubernetes.embedded_endpoints import EmbeddedEndpoints
 from partway.gateway.apis.kubernetes.http_routes import KubernetesService
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.operations import ObjectOperations
@@ -24,11 +25,11 @@ class KubernetesApi(Service):
         plane, resources, keeper = control.plane, control.resources, control.endpoint_keeper
         clock, wall_clock = gateway.clock, gateway.wall_clock
         objects = CustomObjects(gateway.store, clock, wall_clock)
+        endpoints = EmbeddedEndpoints(plane, resources, keeper, gateway.router)
         controller = EndpointController(
-            *(objects, plane, resources, keeper, gateway.router, clock, wall_clock),
-            gateway.settings.endpoint_domain,
+            objects, endpoints, clock, wall_clock, gateway.settings.endpoint_domain
         )
-        rules = ObjectRules(objects, plane, resources, keeper, controller)
+        rules = ObjectRules(objects, plane, resources, keeper, endpoints)
         leave = ObjectLeave(gateway.arns, lambda name: keeper.find(name) is not None)
         operations = ObjectOperations(objects, rules, leave, wall_clock, plane.whole)
         self._objects = KubernetesService(

@@ -11,7 +11,6 @@ from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.resources import Resources
 from partway.gateway.apis.kubernetes.admission import AskedObject, details_of, invalid
-from partway.gateway.apis.kubernetes.controller import EndpointController
 from partway.gateway.apis.kubernetes.custom_object import (
     DEPLOYED_MODEL,
     ENDPOINT,
@@ -24,6 +23,7 @@ from partway.gateway.apis.kubernetes.deployment_from_spec import (
     model_members,
     shares_of,
 )
+from partway.gateway.apis.kubernetes.embedded_endpoints import EmbeddedEndpoints
 from partway.gateway.apis.kubernetes.errors import ObjectConflict
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.schemas import Cause
@@ -38,13 +38,13 @@ class ObjectRules:
         plane: ControlPlane,
         resources: Resources,
         keeper: EndpointKeeper,
-        controller: EndpointController,
+        endpoints: EmbeddedEndpoints,
     ) -> None:
         self._objects = objects
         self._plane = plane
         self._resources = resources
         self._keeper = keeper
-        self._controller = controller
+        self._endpoints = endpoints
 
     async def check_spec(self, kind: CustomKind, namespace: str, asked: AskedObject) -> None:
         """Refuse a spec that cannot be honoured by itself.
@@ -115,7 +115,7 @@ class ObjectRules:
                         "namespaces"
                     )
             is_there = self._resources.find("model", made.name) is not None
-            if is_there and not self._controller.owns("model", made.name):
+            if is_there and not self._endpoints.owns("model", made.name):
                 return "a model of this name was created by the SageMaker API"
             return ""
         for each in self._objects.of_endpoint(ENDPOINT, name):
@@ -124,7 +124,7 @@ class ObjectRules:
             return f"the gateway's settings define the endpoint {name}"
         for kind in ("endpoint", "endpoint-config"):
             is_there = self._resources.find(kind, name) is not None
-            if is_there and not self._controller.owns("endpoint-config", name):
+            if is_there and not self._endpoints.owns("endpoint-config", name):
                 return f"the {kind} {name} was created by the SageMaker API"
         return ""
 

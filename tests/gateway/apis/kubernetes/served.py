@@ -11,6 +11,7 @@ from partway.gateway.access.sigv4_authentication import SigV4Authentication
 from partway.gateway.apis.control.control_plane import ControlPlane
 from partway.gateway.apis.kubernetes.controller import EndpointController
 from partway.gateway.apis.kubernetes.cross_checks import ObjectRules
+from partway.gateway.apis.kubernetes.embedded_endpoints import EmbeddedEndpoints
 from partway.gateway.apis.kubernetes.http_routes import KubernetesService
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.operations import ObjectOperations
@@ -88,11 +89,9 @@ class KubernetesGateway(ApiGateway):
             return THEN
 
         self.objects = CustomObjects(self.store, self.of.clock, then)
-        controller = EndpointController(
-            *(self.objects, self.plane, self.resources, self.keeper, self.of.router),
-            *(self.of.clock, then, "localhost"),
-        )
-        rules = ObjectRules(self.objects, self.plane, self.resources, self.keeper, controller)
+        endpoints = EmbeddedEndpoints(self.plane, self.resources, self.keeper, self.of.router)
+        controller = EndpointController(self.objects, endpoints, self.of.clock, then, "localhost")
+        rules = ObjectRules(self.objects, self.plane, self.resources, self.keeper, endpoints)
         leave = ObjectLeave(arns, lambda name: self.keeper.find(name) is not None)
         self.operations = ObjectOperations(self.objects, rules, leave, then, self.plane.whole)
         self.service = KubernetesService(
