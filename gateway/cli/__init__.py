@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "certs": "make a local CA, show how clients trust it",
     "token": "make an API key for OpenAI's clients",
     "kubeconfig": "write a kubeconfig for the gateway",
+    "operator": "run models in a Kubernetes cluster",
     "dev": "run a model with a gateway and a web page",
     "conform": "check a container against the contract",
     "replay": "repeat a recorded stream and compare the answers",

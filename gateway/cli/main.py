@@ -19,7 +19,7 @@ from partway.variables import unknown_variables
 #: Commands that read variables, or pass them on to a container that they start.
 _READERS: Final = frozenset(
     {"serve", "wait", "deploy", "delete", "endpoints", "logs", "invoke", "transform", "kubeconfig"}
-    | {"backup", "restore", "dev", "conform"}
+    | {"backup", "restore", "operator", "dev", "conform"}
 )
 
 _PROG: Final = "partway"
@@ -39,7 +39,7 @@ class _Parser(CommandParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in given if word in COMMANDS), None)
-    if command == "serve":
+    if command in ("serve", "operator"):
         start_logging_as_asked(given, os.environ)
     parser = _parser(command)
     options = parser.parse_args(given)

@@ -12,7 +12,7 @@ import random
 import socket
 import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -61,10 +61,19 @@ class ApiServer:
 
     All methods raise :class:`ClusterAway` and :class:`ClusterRefusal`. No change is sent twice,
     except that the API server has refused its token.
+
+    Args:
+        check_write: called before each change is sent; an error that it raises prevents the change.
     """
 
-    def __init__(self, settings: ClusterSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        clock: Clock,
+        check_write: Callable[[], None] = lambda: None,
+    ) -> None:
         self.settings = settings
+        self._check_write = check_write
         self._clock = clock
         self._token = TokenFile(settings.token_file, clock)
         self._tls: ssl.SSLContext | None = None
@@ -85,8 +94,10 @@ class ApiServer:
 
     # --- Objects ---------------------------------------------------------------------------------
 
-    async def get(self, collection: Collection, name: str) -> ClusterObject:
-        return await self._asked("GET", collection.path_of(name))
+    async def get(
+        self, collection: Collection, name: str, *, seconds: float = REQUEST_TIMEOUT
+    ) -> ClusterObject:
+        return await self._asked("GET", collection.path_of(name), seconds=seconds)
 
     async def list(self, collection: Collection) -> ObjectList:
         """Return all objects of a collection, however many pages they are on.
@@ -110,13 +121,15 @@ class ApiServer:
             "which is the limit"
         )
 
-    async def create(self, collection: Collection, made: ClusterObject) -> ClusterObject:
+    async def create(
+        self, collection: Collection, made: ClusterObject, *, seconds: float = REQUEST_TIMEOUT
+    ) -> ClusterObject:
         """Create an object, and return it as the server has it.
 
         Raises:
             WriteConflict: an object of this name exists.
         """
-        return await self._asked("POST", collection.path, made)
+        return await self._asked("POST", collection.path, made, seconds=seconds)
 
     async def patch(
         self,
@@ -125,7 +138,6 @@ class ApiServer:
         changes: Mapping[str, Any],
         *,
         subresource: str = "",
-        seconds: float = REQUEST_TIMEOUT,
     ) -> ClusterObject:
         """Change members of an object, and return it; a member that is None is removed.
 
@@ -137,7 +149,25 @@ class ApiServer:
             WriteConflict: the object has changed.
         """
         path = collection.path_of(name, subresource)
-        return await self._asked("PATCH", path, changes, kind=_MERGE_PATCH, seconds=seconds)
+        return await self._asked("PATCH", path, changes, kind=_MERGE_PATCH)
+
+    async def replace(
+        self,
+        collection: Collection,
+        name: str,
+        made: ClusterObject,
+        *,
+        seconds: float = REQUEST_TIMEOUT,
+    ) -> ClusterObject:
+        """Replace an object, and return it.
+
+        Args:
+            made: the whole object, with the ``resourceVersion`` that is to be replaced.
+
+        Raises:
+            WriteConflict: the object has changed.
+        """
+        return await self._asked("PUT", collection.path_of(name), made, seconds=seconds)
 
     async def delete(
         self, collection: Collection, name: str, *, uid: str = "", version: str = ""
@@ -222,6 +252,8 @@ class ApiServer:
         seconds: float = REQUEST_TIMEOUT,
     ) -> dict[str, Any]:
         asked = f"{method} {path}"
+        if method != "GET":
+            self._check_write()
         with self._understood(asked):
             async with self._limited(asked, seconds):
                 answer = await self._send(method, path, query, body, kind)

@@ -48,3 +48,21 @@ MAX_TOKEN: Final = 64 * KIB
 
 #: Characters of an API server's own words that a message repeats.
 MAX_SHOWN: Final = 600
+
+# --- Leases --------------------------------------------------------------------------------------
+#
+# client-go has 15, 10 and 2 seconds. A successor begins at most one look, the lease's duration and
+# another look after the leader's last renewal: 12 seconds, and the time of its requests.
+
+#: Seconds after which a lease that was not renewed may be taken by another.
+LEASE_DURATION: Final = 10
+
+#: Seconds after which a leader stops if it could not renew its lease. It must be well below
+#: LEASE_DURATION: another may begin after that time.
+LEASE_DEADLINE: Final = 6.0
+
+#: Seconds between two renewals, and the limit of one request for it.
+LEASE_RENEWAL: Final = 2.0
+
+#: Seconds between two looks at a lease that another one holds.
+LEASE_LOOK: Final = 1.0

@@ -103,7 +103,7 @@ def asked_object(
         raise BadKubernetesRequest("metadata must be an object that has a name")
     metadata = {key: value for key, value in metadata.items() if value is not None}
     _check_place(metadata, namespace, name)
-    spec = _without_nulls(body.get("spec", {}))
+    spec = without_nulls(body.get("spec", {}))
     found = [
         *_metadata_faults(metadata),
         *islice(faults(SPECS[kind], spec, "spec"), _SAID),
@@ -178,12 +178,12 @@ def _texts(texts: object, path: str, value: re.Pattern[str] | None) -> Iterator[
             yield _fault(f"{path}.{cut(safe(name), _SHOWN)}", f"must be {words}")
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """Return a value without null members, which count as missing."""
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):
-        return [_without_nulls(each) for each in value]
+        return [without_nulls(each) for each in value]
     return value
 
 

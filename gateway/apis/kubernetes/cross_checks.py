@@ -56,7 +56,7 @@ class ObjectRules:
         """
         if kind is DEPLOYED_MODEL:
             await self._check_model(kind, asked)
-        elif causes := list(_traffic_faults(namespace, asked.spec)):
+        elif causes := list(traffic_faults(namespace, asked.spec)):
             raise invalid(kind, asked.name, causes)
 
     async def _check_model(self, kind: CustomKind, asked: AskedObject) -> None:
@@ -129,7 +129,7 @@ class ObjectRules:
         return ""
 
 
-def _traffic_faults(namespace: str, spec: Any) -> Iterator[Cause]:
+def traffic_faults(namespace: str, spec: Any) -> Iterator[Cause]:
     """Yield the faults of an Endpoint's destinations in relation to each other."""
     destinations = spec["destinations"]
     names = [each["serviceRef"]["name"] for each in destinations]

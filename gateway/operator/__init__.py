@@ -1,0 +1,1 @@
+"""``partway operator``: Deployments and Services of a cluster for DeployedModels and Endpoints."""

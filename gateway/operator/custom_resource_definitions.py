@@ -1,0 +1,139 @@
+"""Custom resource definitions, made from the same tables as the embedded server's schemas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from partway.gateway.apis.control.coverage import Handling
+from partway.gateway.apis.kubernetes.custom_object import (
+    DEPLOYED_MODEL,
+    ENDPOINT,
+    VERSION,
+    CustomKind,
+)
+from partway.gateway.apis.kubernetes.schemas import SPECS, SpecMember
+
+#: A gateway's report that a pod does not answer. Only clusters have this kind.
+UNREACHABLE_POD: Final = CustomKind(
+    "partway.dev", "UnreachablePod", "unreachablepods", "unreachablepod", ()
+)
+
+_REPORT: Final = SpecMember(
+    "object",
+    "A pod that a gateway cannot reach: made by the gateway, and read by the operator.",
+    needed=True,
+    members={
+        "pod": SpecMember("string", "The pod's name.", needed=True),
+        "podUID": SpecMember("string", "The pod's uid.", needed=True),
+        "gateway": SpecMember("string", "The gateway's own pod or host.", needed=True),
+        "since": SpecMember("string", "When the pod stopped answering, by RFC 3339.", needed=True),
+    },
+)
+
+_GROUP: Final = re.compile(r"\(\?P<\w+>")
+
+#: Columns of ``kubectl get``: name, type and path.
+_COLUMNS: Final[Mapping[CustomKind, tuple[tuple[str, str, str], ...]]] = {
+    DEPLOYED_MODEL: (
+        ("Endpoint", "string", ".spec.endpointPath"),
+        ("Reason", "string", ".status.primaryCondition.reason"),
+    ),
+    ENDPOINT: (
+        ("Ready", "string", '.status.conditions[?(@.type=="EndpointReady")].status'),
+        ("Reason", "string", '.status.conditions[?(@.type=="EndpointReady")].reason'),
+    ),
+    UNREACHABLE_POD: (
+        ("Pod", "string", ".spec.pod"),
+        ("Gateway", "string", ".spec.gateway"),
+    ),
+}
+_AGE: Final = ("Age", "date", ".metadata.creationTimestamp")
+
+
+def definitions() -> dict[str, Any]:
+    """Return the definitions of all kinds, as a list for ``kubectl apply``."""
+    specs = {**SPECS, UNREACHABLE_POD: _REPORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [_definition(kind, spec) for kind, spec in specs.items()],
+    }
+
+
+def _definition(kind: CustomKind, spec: SpecMember) -> dict[str, Any]:
+    names: dict[str, Any] = {
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+        "plural": kind.plural,
+        "singular": kind.singular,
+    }
+    if kind.short_names:
+        names["shortNames"] = list(kind.short_names)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [_version(kind, spec)],
+        },
+    }
+
+
+def _version(kind: CustomKind, spec: SpecMember) -> dict[str, Any]:
+    columns = [
+        {"name": name, "type": type_, "jsonPath": path}
+        for name, type_, path in (*_COLUMNS[kind], _AGE)
+    ]
+    schema = {
+        "type": "object",
+        "description": spec.what,
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural(spec),
+            "status": {
+                "type": "object",
+                "description": "The actual state, which the operator writes.",
+                "x-kubernetes-preserve-unknown-fields": True,
+            },
+        },
+    }
+    return {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns,
+    }
+
+
+def structural(member: SpecMember) -> dict[str, Any]:
+    """Return a member's structural schema (apiextensions.k8s.io/v1).
+
+    It refuses as much as such a schema can. Rules between members are the operator's to check.
+    """
+    said = f"{member.what} ({member.handling.value}: {member.why})" if member.why else member.what
+    schema: dict[str, Any] = {"type": member.type, "description": said}
+    if member.members:
+        schema["properties"] = {name: structural(each) for name, each in member.members.items()}
+        if needed := [name for name, each in member.members.items() if each.needed]:
+            schema["required"] = needed
+    if member.type == "array":
+        schema["items"] = structural(member.items) if member.items else {"type": "string"}
+    if member.pattern is not None:
+        # The server's patterns have no named groups everywhere, and match anywhere in a string.
+        schema["pattern"] = f"^(?:{_GROUP.sub('(?:', member.pattern.pattern)})$"
+    limits = ("minItems", "maxItems") if member.type == "array" else ("minimum", "maximum")
+    given = zip(limits, (member.least, member.most), strict=True)
+    schema |= {word: limit for word, limit in given if limit is not None}
+    if member.handling is Handling.REFUSED and member.type == "array":
+        schema["maxItems"] = 0
+    return schema

@@ -1,0 +1,308 @@
+"""From a DeployedModel to its Deployment and its headless Service: pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
+from partway.gateway.apis.kubernetes.schemas import Cause
+from partway.gateway.cluster.answers import ClusterObject
+from partway.gateway.fleet.limits import PING_TIMEOUT, START_TIMEOUT, STOP_GRACE
+from partway.gateway.fleet.platform_interface import OF_VERTEX, PING, PORT, PORT_VARIABLE
+from partway.gateway.operator.pod_options import PREFIX, PodOptions, pod_options
+
+Manifest = dict[str, Any]
+
+#: The label of all that belongs to a DeployedModel, and selects its pods.
+MODEL_LABEL: Final = f"{PREFIX}model"
+ENDPOINT_LABEL: Final = f"{PREFIX}endpoint"
+_MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "partway-operator"}
+
+#: The annotation with the digest of the manifest that an object was made from.
+MADE_OF: Final = f"{PREFIX}made-of"
+
+_ARTIFACTS: Final = "/opt/ml/model"  # clause 1.1-6
+_DATA: Final = "model-data"
+_DATA_ROOM: Final = "/model-data"
+_PORT_NAME: Final = "http"
+
+#: Seconds that a pod stays on a node that is cut off. Kubernetes' default, 300, is for nodes that
+#: come back; a stream's client cannot wait for that.
+_UNREACHABLE_SECONDS: Final = 3
+
+#: Seconds between two pings of a starting, and of a ready container, and how many may fail.
+_STARTUP_PERIOD: Final = 1
+_READY_PERIOD: Final = 2
+_READY_FAILURES: Final = 3
+
+#: Seconds beyond the start's time until a rollout has failed: for images and nodes to come.
+_ROLLOUT_MARGIN: Final = 600
+
+#: Earlier ReplicaSets that are kept, for ``kubectl rollout undo``.
+_HISTORY: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ModelData:
+    """How an init container fetches a model's data.
+
+    Attributes:
+        image: the image of Partway; empty if none is known, so that no data can be fetched.
+        secret: the Secret with the variables of its access to S3; empty for none.
+    """
+
+    image: str = ""
+    secret: str = ""
+
+
+def model_faults(model: CustomObject, data: ModelData) -> Iterator[Cause]:
+    """Yield why a DeployedModel that satisfies its schema cannot run in a cluster."""
+    options, faults = pod_options(model.annotations)
+    yield from faults
+    spec = model.spec["modelSpec"]
+    variables = [each["name"] for each in spec["modelContainerSpec"].get("env", ())]
+    path = "spec.modelSpec.modelContainerSpec.env"
+    for name in variables:
+        if name == PORT_VARIABLE:
+            yield _fault(path, f"{name} was given, which only the operator sets; leave it out")
+        elif name in OF_VERTEX:
+            yield _fault(path, f"{name} was given; containers of Vertex AI do not run in a cluster")
+    if len(set(variables)) < len(variables):
+        yield _fault(path, "a variable is given twice; each must be given once")
+    if "artifactLocation" in spec:
+        path = "spec.modelSpec.artifactLocation"
+        if options.volume is not None:
+            yield _fault(path, f"must not be given beside the annotation {PREFIX}model-volume")
+        elif not data.image:
+            yield _fault(
+                path,
+                "the operator has no image that fetches model data; set its --image, or name a "
+                f"volume by the annotation {PREFIX}model-volume",
+            )
+
+
+def manifests(model: CustomObject, data: ModelData) -> tuple[Manifest, Manifest]:
+    """Return the Service and the Deployment of a DeployedModel without faults."""
+    options, _ = pod_options(model.annotations)
+    return _marked(_service(model)), _marked(_deployment(model, options, data))
+
+
+def is_owned(found: ClusterObject, model: CustomObject) -> bool:
+    """Whether an object of a cluster belongs to this very DeployedModel."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any(each.get("uid") == model.uid for each in owners)
+
+
+def is_made_of(found: ClusterObject, wanted: ClusterObject) -> bool:
+    """Whether an object was made from this manifest."""
+    made = (found["metadata"].get("annotations") or {}).get(MADE_OF)
+    return bool(made == wanted["metadata"]["annotations"][MADE_OF])
+
+
+def in_place_of(found: ClusterObject, wanted: Manifest) -> Manifest:
+    """Return what replaces an object: the wanted one, with what others have decided.
+
+    These are the object's identity, the number of pods unless the DeployedModel has one, the
+    cluster's address of a Service, and the annotations and finalizers of others.
+    """
+    metadata = found["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), **wanted["metadata"]["annotations"]}
+    kept = {
+        key: metadata[key] for key in ("resourceVersion", "uid", "finalizers") if key in metadata
+    }
+    spec = dict(wanted["spec"])
+    for member in ("replicas", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if member in found["spec"] and (member not in spec or member == "clusterIP"):
+            spec[member] = found["spec"][member]
+    return {
+        **wanted,
+        "metadata": {**wanted["metadata"], **kept, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+def _marked(made: Manifest) -> Manifest:
+    text = json.dumps(made, sort_keys=True).encode()
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    return {**made, "metadata": {**made["metadata"], "annotations": {MADE_OF: digest}}}
+
+
+def _metadata(model: CustomObject) -> Manifest:
+    return {
+        "name": model.name,
+        "namespace": model.namespace,
+        "labels": _labels(model),
+        # Not "blockOwnerDeletion", which needs a right on the owner's finalizers.
+        "ownerReferences": [
+            {
+                "apiVersion": model.kind.api_version,
+                "kind": model.kind.kind,
+                "name": model.name,
+                "uid": model.uid,
+                "controller": True,
+            }
+        ],
+    }
+
+
+def _labels(model: CustomObject) -> dict[str, str]:
+    return {**_selector(model), ENDPOINT_LABEL: endpoint_of(model), **_MANAGED_BY}
+
+
+def _selector(model: CustomObject) -> dict[str, str]:
+    return {MODEL_LABEL: model.name}
+
+
+def _service(model: CustomObject) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(model),
+        "spec": {
+            "clusterIP": "None",  # gateways choose the pod themselves
+            "selector": _selector(model),
+            "ports": [{"name": _PORT_NAME, "port": PORT, "targetPort": PORT, "protocol": "TCP"}],
+        },
+    }
+
+
+def _deployment(model: CustomObject, options: PodOptions, data: ModelData) -> Manifest:
+    startup = options.startup_seconds or int(START_TIMEOUT)
+    replicas = {} if options.replicas is None else {"replicas": options.replicas}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(model),
+        "spec": {
+            **replicas,
+            "selector": {"matchLabels": _selector(model)},
+            "progressDeadlineSeconds": startup + _ROLLOUT_MARGIN,
+            "revisionHistoryLimit": _HISTORY,
+            # A new version starts beside the running one, and no pod leaves before its successor.
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            },
+            "template": {
+                "metadata": {"labels": _labels(model)},
+                "spec": _pod(model, options, data, startup),
+            },
+        },
+    }
+
+
+def _pod(model: CustomObject, options: PodOptions, data: ModelData, startup: int) -> Manifest:
+    spec = model.spec["modelSpec"]
+    pod: Manifest = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,  # no variables of other Services
+        "terminationGracePeriodSeconds": options.termination_seconds or int(STOP_GRACE),
+        "containers": [_container(spec["modelContainerSpec"], options, startup)],
+        "tolerations": [*options.tolerations, *_unreachable()],
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": _selector(model)},
+            }
+        ],
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    if options.node_selector:
+        pod["nodeSelector"] = dict(options.node_selector)
+    if options.service_account:
+        pod["serviceAccountName"] = options.service_account
+    (container,) = pod["containers"]
+    if options.volume is not None:
+        claim, folder = options.volume
+        source = {"claimName": claim, "readOnly": True}
+        pod["volumes"] = [{"name": _DATA, "persistentVolumeClaim": source}]
+        container["volumeMounts"] = [_mount(folder)]
+    elif "artifactLocation" in spec:
+        pod["volumes"] = [{"name": _DATA, "emptyDir": {}}]
+        pod["initContainers"] = [_fetching(spec["artifactLocation"], data)]
+        container["volumeMounts"] = [_mount("model")]
+    return pod
+
+
+def _container(spec: Mapping[str, Any], options: PodOptions, startup: int) -> Manifest:
+    ping = {"path": PING, "port": PORT}
+    container: Manifest = {
+        "name": "model",
+        "image": spec["imageURI"],
+        "args": ["serve"],  # clause 1.1-1
+        "env": [
+            {"name": PORT_VARIABLE, "value": str(PORT)},
+            *(
+                {"name": each["name"], "value": _literal(each.get("value", ""))}
+                for each in spec.get("env", ())
+            ),
+        ],
+        "ports": [{"name": _PORT_NAME, "containerPort": PORT, "protocol": "TCP"}],
+        "startupProbe": {
+            "httpGet": ping,
+            "periodSeconds": _STARTUP_PERIOD,
+            "timeoutSeconds": int(PING_TIMEOUT),
+            "failureThreshold": -(-startup // _STARTUP_PERIOD),
+        },
+        "readinessProbe": {
+            "httpGet": ping,
+            "periodSeconds": _READY_PERIOD,
+            "timeoutSeconds": int(PING_TIMEOUT),
+            "failureThreshold": _READY_FAILURES,
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["MKNOD", "NET_RAW"]},
+        },
+    }
+    resources = {"requests": options.requests, "limits": options.limits}
+    if given := {name: dict(each) for name, each in resources.items() if each}:
+        container["resources"] = given
+    return container
+
+
+def _fetching(place: str, data: ModelData) -> Manifest:
+    container: Manifest = {
+        "name": "model-data",
+        "image": data.image,
+        "args": ["fetch", place, f"{_DATA_ROOM}/model"],
+        "volumeMounts": [{"name": _DATA, "mountPath": _DATA_ROOM}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    if data.secret:
+        container["envFrom"] = [{"secretRef": {"name": data.secret}}]
+    return container
+
+
+def _mount(folder: str) -> Manifest:
+    mount: Manifest = {"name": _DATA, "mountPath": _ARTIFACTS, "readOnly": True}
+    return {**mount, "subPath": folder} if folder else mount
+
+
+def _unreachable() -> Iterator[Manifest]:
+    for taint in ("unreachable", "not-ready"):
+        yield {
+            "key": f"node.kubernetes.io/{taint}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": _UNREACHABLE_SECONDS,
+        }
+
+
+def _literal(value: str) -> str:
+    """Keep Kubernetes from replacing ``$(NAME)`` in a value."""
+    return value.replace("$(", "$$(")
+
+
+def _fault(path: str, message: str) -> Cause:
+    return {"reason": "FieldValueInvalid", "message": message, "field": path}
