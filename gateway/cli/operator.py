@@ -18,7 +18,8 @@ from partway.log_lines import LOG_FORMATS, LogLine, say_failure, say_listening, 
 from partway.protocol.limits import DNS_NAME
 
 if TYPE_CHECKING:
-    from partway.gateway.operator.operator import OperatorSettings
+    from partway.gateway.cluster.cluster_settings import ClusterSettings
+    from partway.gateway.operator.kept_namespace import PodSettings
 
     # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -134,20 +135,20 @@ def run(options: argparse.Namespace) -> int:
     from partway.gateway.cluster.cluster_settings import ClusterNotFound
 
     try:
-        settings = _settings(options)
+        cluster, settings = _settings(options)
     except (ClusterNotFound, ValueError) as error:
         say_failure(_NAME, str(error))
         return 2
     start_logging(options.log_level, options.log_format)
     if options.check:
-        return run_loop(_check(settings))
-    return run_loop(_serve(settings, options.host, options.port))
+        return run_loop(_check(cluster))
+    return run_loop(_serve(cluster, settings, options.host, options.port))
 
 
-def _settings(options: argparse.Namespace) -> OperatorSettings:
+def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings]:
     from partway.gateway.cluster.cluster_settings import find_cluster
+    from partway.gateway.operator.kept_namespace import PodSettings
     from partway.gateway.operator.model_deployments import ModelData
-    from partway.gateway.operator.operator import OperatorSettings
 
     if not DNS_NAME.fullmatch(options.domain):
         raise ValueError(
@@ -159,18 +160,16 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
             f"--port: {options.port} was given; it must be a whole number from 0 to 65535"
         )
     cluster = find_cluster(options.server, options.token_file, options.ca_file, options.namespace)
-    return OperatorSettings(
-        cluster, options.domain, ModelData(options.image, options.model_data_secret)
-    )
+    return cluster, PodSettings(options.domain, ModelData(options.image, options.model_data_secret))
 
 
-async def _check(settings: OperatorSettings) -> int:
+async def _check(cluster: ClusterSettings) -> int:
     from partway.gateway.cluster.answers import ClusterError
     from partway.gateway.cluster.api_server import ApiServer
     from partway.gateway.operator.cluster_check import check
     from partway.gateway.timing.clock import LoopClock
 
-    server = ApiServer(settings.cluster, LoopClock())
+    server = ApiServer(cluster, LoopClock())
     try:
         missing = await check(server)
     except ClusterError as error:
@@ -180,17 +179,17 @@ async def _check(settings: OperatorSettings) -> int:
     if missing:
         say_failure(_NAME, "\n".join(missing))
         return 1
-    print(f"{settings.cluster.server}: the namespace {settings.cluster.namespace} can be kept")
+    print(f"{cluster.server}: the namespace {cluster.namespace} can be kept")
     return 0
 
 
-async def _serve(settings: OperatorSettings, host: str, port: int) -> int:
+async def _serve(cluster: ClusterSettings, settings: PodSettings, host: str, port: int) -> int:
     from partway.gateway.operator.operator import Operator
     from partway.gateway.operator.status_port import StatusPort
     from partway.gateway.timing.clock import LoopClock
     from partway.gateway.timing.deadlines import before
 
-    operator = Operator(settings, LoopClock(), time.time)
+    operator = Operator(cluster, settings, LoopClock(), time.time)
     status = StatusPort(operator)
     stop = stop_on_signals(again=lambda: None)
     running = asyncio.create_task(before(stop, operator.run()))
@@ -199,8 +198,8 @@ async def _serve(settings: OperatorSettings, host: str, port: int) -> int:
         log.info(
             LogLine(
                 "keeping a namespace",
-                server=settings.cluster.server,
-                namespace=settings.cluster.namespace,
+                server=cluster.server,
+                namespace=cluster.namespace,
             )
         )
         await running

@@ -22,6 +22,7 @@ from partway.gateway.cluster.limits import (
     LEASE_DURATION,
     LEASE_LOOK,
     LEASE_RENEWAL,
+    LEASE_REQUEST,
 )
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause
@@ -132,7 +133,7 @@ class Leadership:
     async def _tried(self) -> ClusterObject | None:
         """Take the lease if it is free; return None if another one holds it."""
         try:
-            found = await self._server.get(self._leases, self._name, seconds=LEASE_RENEWAL)
+            found = await self._server.get(self._leases, self._name, seconds=LEASE_REQUEST)
         except NoSuchObject:
             made = {
                 "apiVersion": _API_VERSION,
@@ -140,7 +141,7 @@ class Leadership:
                 "metadata": {"name": self._name},
                 "spec": self._spec({}),
             }
-            return await self._server.create(self._leases, made, seconds=LEASE_RENEWAL)
+            return await self._server.create(self._leases, made, seconds=LEASE_REQUEST)
         spec = found.get("spec") or {}
         version = str(found["metadata"]["resourceVersion"])
         if version != self._seen:
@@ -176,21 +177,21 @@ class Leadership:
     async def _found_again(self, held: ClusterObject) -> ClusterObject:
         """Return the lease after a conflict: a renewal may have been made though it failed."""
         try:
-            return await self._server.get(self._leases, self._name, seconds=LEASE_RENEWAL)
+            return await self._server.get(self._leases, self._name, seconds=LEASE_REQUEST)
         except ClusterError:
             return held
 
     async def _replaced(
-        self, found: ClusterObject, spec: dict[str, Any], seconds: float = LEASE_RENEWAL
+        self, found: ClusterObject, spec: dict[str, Any], seconds: float = LEASE_REQUEST
     ) -> ClusterObject:
         made = {**found, "spec": spec}
-        limit = min(seconds, LEASE_RENEWAL)
+        limit = min(seconds, LEASE_REQUEST)
         return await self._server.replace(self._leases, self._name, made, seconds=limit)
 
     async def _give_back(self, held: ClusterObject) -> None:
         """Let another one begin at once."""
         try:
-            found = await self._server.get(self._leases, self._name, seconds=LEASE_RENEWAL)
+            found = await self._server.get(self._leases, self._name, seconds=LEASE_REQUEST)
             if found["spec"].get("holderIdentity") == self._identity:
                 await self._replaced(found, {**found["spec"], "holderIdentity": ""})
         except ClusterError as error:

@@ -61,8 +61,11 @@ LEASE_DURATION: Final = 10
 #: LEASE_DURATION: another may begin after that time.
 LEASE_DEADLINE: Final = 6.0
 
-#: Seconds between two renewals, and the limit of one request for it.
+#: Seconds between two renewals.
 LEASE_RENEWAL: Final = 2.0
+
+#: Seconds for one request about a lease.
+LEASE_REQUEST: Final = 1.5
 
 #: Seconds between two looks at a lease that another one holds.
 LEASE_LOOK: Final = 1.0

@@ -37,7 +37,7 @@ _UNREACHABLE_SECONDS: Final = 3
 
 #: Seconds between two pings of a starting, and of a ready container, and how many may fail.
 _STARTUP_PERIOD: Final = 1
-_READY_PERIOD: Final = 2
+_READY_PERIOD: Final = 1
 _READY_FAILURES: Final = 3
 
 #: Seconds beyond the start's time until a rollout has failed: for images and nodes to come.

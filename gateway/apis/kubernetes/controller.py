@@ -78,8 +78,8 @@ class EndpointController:
         return next(iter(self._objects.of_endpoint(ENDPOINT, name)), None)
 
     def _object_changed(self, changed: CustomObject, before: CustomObject | None) -> None:
-        if before is not None and before.status != changed.status:
-            return  # a change of the status alone, which the controller itself has made
+        if before is not None and _is_of_status_alone(changed, before):
+            return  # the controller itself has made it
         for each in (changed, *([before] if before else [])):
             self._queue.add(endpoint_of(each))
 
@@ -162,3 +162,9 @@ class EndpointController:
         status = model_status(model, how, now)
         if status != model.status:
             await self._objects.put(dataclasses.replace(model, status=status))
+
+
+def _is_of_status_alone(changed: CustomObject, before: CustomObject) -> bool:
+    if changed.status == before.status:
+        return False
+    return dataclasses.replace(changed, status=before.status, version=before.version) == before

@@ -83,7 +83,7 @@ class FakeApiServer:
     after: Callable[[Asked], Answer] = lambda asked: None
     oldest: int = 0
     page: int = 500
-    with_status: frozenset[str] = frozenset({"deployedmodels", "endpoints.partway", "deployments"})
+    with_status: frozenset[str] = frozenset({"deployedmodels", "deployments"})
     version: int = 100
     port: int = 0
 
@@ -91,6 +91,7 @@ class FakeApiServer:
         self.history: list[tuple[int, tuple[str, str], str, JsonObject]] = []
         self.changed = asyncio.Event()
         self.watching = 0
+        self.hold_events = False
         self._watches: set[web.StreamResponse] = set()
         self._ending = asyncio.Event()
 
@@ -159,6 +160,11 @@ class FakeApiServer:
         """Forget all changes so far."""
         self.version += 1
         self.oldest = self.version
+
+    def release_events(self) -> None:
+        """Have watches tell what they held back while ``hold_events`` was set."""
+        self.hold_events = False
+        self._wake()
 
     def cut_watches(self) -> None:
         """Drop the connections of all watches."""
@@ -234,11 +240,13 @@ class FakeApiServer:
     def _selected(
         self, namespace: str, labels: str, objects: list[JsonObject]
     ) -> Iterator[JsonObject]:
-        wanted = dict(term.split("=") for term in labels.split(",") if term)
+        terms = [term.partition("=") for term in labels.split(",") if term]
         for each in objects:
             has = each["metadata"].get("labels", {})
             is_there = namespace in ("", each["metadata"].get("namespace"))
-            if is_there and wanted.items() <= has.items():
+            if is_there and all(
+                has.get(name) == value if equals else name in has for name, equals, value in terms
+            ):
                 yield each
 
     def _list(self, kind: tuple[str, str], namespace: str, asked: Asked) -> web.Response:
@@ -305,6 +313,8 @@ class FakeApiServer:
                 changed = self.changed
                 labels = asked.query.get("labelSelector", "")
                 for version, of, what, each in self.history[:]:
+                    if self.hold_events:
+                        break
                     if version > since and of == kind:
                         since = version
                         if what == "BOOKMARK" or any(self._selected(namespace, labels, [each])):

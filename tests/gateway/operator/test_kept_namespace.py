@@ -1,0 +1,382 @@
+"""A namespace is kept as its objects say, whatever happens between, and wherever one is killed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from partway.gateway.operator.kept_namespace import PodSettings
+from partway.gateway.operator.model_deployments import ModelData
+from tests.gateway.cluster.fake_api_server import failure
+from tests.gateway.fleet.waiting import eventually, soon
+from tests.gateway.operator.a_cluster import (
+    DEPLOYMENTS,
+    ENDPOINTS,
+    MODELS,
+    NOW_SAID,
+    PODS,
+    SERVICES,
+    SLICES,
+    Keeping,
+    PlayedCluster,
+    a_model,
+    a_slice,
+    an_endpoint,
+    annotated,
+    kept,
+    names_of,
+    started_cluster,
+    until_reasons,
+)
+
+
+async def ready(cluster, *names: str) -> None:
+    """Have models of these names, and their pods ready."""
+    cluster.add(*(a_model(name) for name in names))
+    for name in names:
+        await eventually(lambda name=name: cluster.find(*DEPLOYMENTS, name))
+        cluster.make_ready(name)
+    await until_reasons(cluster, **dict.fromkeys(names, "Ready"))
+
+
+async def test_a_model_becomes_a_deployment_and_a_service_of_its_name(cluster):
+    async with kept(cluster):
+        cluster.add(a_model(), an_endpoint())
+        await until_reasons(cluster, one="Progressing", chat="Progressing")
+        assert names_of(cluster.all(*DEPLOYMENTS)) == names_of(cluster.all(*SERVICES)) == ["one"]
+        cluster.make_ready()
+        await until_reasons(cluster, one="Ready", chat="ResourceReady")
+    assert cluster.find(*MODELS, "one")["status"] == {
+        "primaryCondition": {
+            "firstObservedTime": NOW_SAID, "lastUpdateTime": NOW_SAID,
+            "message": "DeployedModel is ready", "observedGeneration": 1, "reason": "Ready",
+            "resourceName": "one", "type": "DeployedModel",
+        }
+    }  # fmt: skip
+    assert cluster.find(*ENDPOINTS, "chat")["status"] == {
+        "conditions": [
+            {
+                "lastTransitionTime": NOW_SAID, "message": "Endpoint Ready",
+                "observedGeneration": 1, "reason": "ResourceReady", "status": "True",
+                "type": "EndpointReady",
+            }
+        ],
+        "endpointFQDN": "chat.localhost",
+    }  # fmt: skip
+
+
+async def test_a_model_runs_before_its_endpoint_is_there(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        cluster.add(an_endpoint())
+        await until_reasons(cluster, chat="ResourceReady")
+
+
+async def test_a_pod_that_leaves_is_noticed(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        cluster.add(an_endpoint())
+        await until_reasons(cluster, chat="ResourceReady")
+        cluster.put(*SLICES, a_slice("one", False))
+        await until_reasons(cluster, one="Progressing", chat="Progressing")
+        cluster.put(*SLICES, a_slice("one", None))
+        await until_reasons(cluster, one="Ready", chat="ResourceReady")
+
+
+async def test_why_a_pod_does_not_start_is_said(cluster):
+    async with kept(cluster):
+        cluster.add(a_model())
+        await eventually(lambda: cluster.find(*DEPLOYMENTS, "one"))
+        waiting = {"reason": "ErrImagePull", "message": "not\x07found"}
+        labels = {"partway.dev/model": "one"}
+        statuses = [{"state": {"waiting": waiting}}]
+        pod = {"metadata": {"name": "p", "labels": labels}}
+        cluster.put(*PODS, {**pod, "status": {"containerStatuses": statuses}})
+        await eventually(
+            lambda: (
+                cluster.condition("one").get("message")
+                == "Its instances are being started: ErrImagePull: not�found"
+            )
+        )
+
+
+async def test_another_image_replaces_the_deployment_and_leaves_what_others_decide(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        found = cluster.find(*DEPLOYMENTS, "one")
+        spec = {**found["spec"], "replicas": 5, "paused": True}
+        notes = {**found["metadata"]["annotations"], "deployment.kubernetes.io/revision": "3"}
+        metadata = {**found["metadata"], "annotations": notes}
+        cluster.put(*DEPLOYMENTS, {**found, "metadata": metadata, "spec": spec})
+        cluster.add(a_model(imageURI="registry.example/echo:2"))
+        await eventually(
+            lambda: image_of(cluster.find(*DEPLOYMENTS, "one")) == "registry.example/echo:2"
+        )
+        found = cluster.find(*DEPLOYMENTS, "one")
+        assert found["spec"]["replicas"] == 5
+        assert "paused" not in found["spec"]
+        assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "3"
+        await until_reasons(cluster, one="Progressing")
+        assert cluster.condition("one")["observedGeneration"] == 2
+
+
+def image_of(deployment):
+    return deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+async def test_what_was_deleted_is_made_again(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        cluster.remove(*DEPLOYMENTS, "one")
+        cluster.remove(*SERVICES, "one")
+        await eventually(
+            lambda: cluster.find(*DEPLOYMENTS, "one") and cluster.find(*SERVICES, "one")
+        )
+
+
+async def test_a_deleted_model_takes_everything_with_it(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one", "two")
+        cluster.add(an_endpoint("chat", one=50, two=50))
+        await until_reasons(cluster, chat="ResourceReady")
+        cluster.remove(*MODELS, "one")
+        await eventually(
+            lambda: (
+                "There is no DeployedModel one" in cluster.condition("chat", ENDPOINTS)["message"]
+            )
+        )
+        assert names_of(cluster.all(*DEPLOYMENTS)) == names_of(cluster.all(*SERVICES)) == ["two"]
+        assert cluster.condition("chat", ENDPOINTS)["status"] == "True"
+        cluster.remove(*MODELS, "two")
+        await until_reasons(cluster, chat="DestinationNotFound")
+
+
+async def test_a_model_that_is_being_deleted_gets_nothing(cluster):
+    model = a_model()
+    model["metadata"]["deletionTimestamp"] = NOW_SAID
+    async with kept(cluster):
+        cluster.add(model, a_model("two"))
+        await eventually(lambda: cluster.find(*DEPLOYMENTS, "two"))
+    assert names_of(cluster.all(*DEPLOYMENTS)) == ["two"]
+
+
+# --- Refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Service", "Deployment"])
+async def test_a_name_that_another_has_taken(cluster, kind):
+    where = SERVICES if kind == "Service" else DEPLOYMENTS
+    theirs = {"metadata": {"name": "one"}, "spec": {"replicas": 0}}
+    cluster.put(*where, theirs)
+    async with kept(cluster):
+        cluster.add(a_model(), an_endpoint())
+        await until_reasons(cluster, one="Refused", chat="Refused")
+        assert cluster.condition("one")["message"] == (
+            f"there is a {kind} one that the operator did not make; delete it, or give the "
+            "DeployedModel another name"
+        )
+        assert cluster.find(*where, "one")["spec"] == {"replicas": 0}
+        cluster.remove(*where, "one")
+        await eventually(lambda: cluster.find(*DEPLOYMENTS, "one"))
+        cluster.make_ready()
+        await until_reasons(cluster, one="Ready", chat="ResourceReady")
+
+
+async def test_what_an_earlier_model_of_the_name_has_left_is_waited_for(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        cluster.all(*MODELS).pop(("default", "one"))
+        again = a_model()
+        again["metadata"]["uid"] = "another"
+        cluster.add(again)
+        await until_reasons(cluster, one="Refused")
+        assert "belongs to an earlier DeployedModel" in cluster.condition("one")["message"]
+        cluster.remove(*DEPLOYMENTS, "one")
+        cluster.remove(*SERVICES, "one")
+        await until_reasons(cluster, one="Progressing")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"command": ["sh"]}, "spec.modelSpec.modelContainerSpec.command: not supported: callers"),
+        ({"ports": [80]}, "spec.modelSpec.modelContainerSpec.ports[0]: 80 was given"),
+        ({"env": [{"name": "SAGEMAKER_BIND_TO_PORT"}]}, "which only the operator sets"),
+        ({"env": [{"name": "AIP_HEALTH_ROUTE"}]}, "containers of Vertex AI do not run"),
+        ({"env": [{"name": "A"}, {"name": "A"}]}, "a variable is given twice"),
+    ],
+)
+async def test_a_model_that_cannot_be_honoured(cluster, change, message):
+    async with kept(cluster):
+        cluster.add(a_model(**change))
+        await until_reasons(cluster, one="Refused")
+        assert message in cluster.condition("one")["message"]
+        assert not cluster.all(*DEPLOYMENTS)
+        cluster.add(a_model())
+        await until_reasons(cluster, one="Progressing")
+
+
+async def test_a_wrong_change_leaves_what_runs(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        cluster.add(annotated(a_model(), gpus="1"))
+        await until_reasons(cluster, one="Refused")
+        said = cluster.condition("one")
+        assert said["message"].startswith("metadata.annotations.partway.dev/gpus: unknown; there")
+        assert image_of(cluster.find(*DEPLOYMENTS, "one")) == "registry.example/echo:1"
+
+
+async def test_shares_that_are_not_the_whole(cluster):
+    async with kept(cluster):
+        cluster.add(an_endpoint("chat", one=50, two=40))
+        await until_reasons(cluster, chat="Refused")
+        assert "is 90 together; it must be 100" in cluster.condition("chat", ENDPOINTS)["message"]
+
+
+async def test_two_endpoints_of_one_name(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        cluster.add(an_endpoint())
+        await until_reasons(cluster, chat="ResourceReady")
+        other = an_endpoint("zebra")
+        other["spec"]["id"] = "chat"
+        cluster.add(other)
+        await until_reasons(cluster, zebra="Refused", chat="ResourceReady")
+        assert cluster.condition("zebra", ENDPOINTS)["message"] == (
+            "the endpoint chat belongs to the Endpoint chat, which is older"
+        )
+        cluster.remove(*ENDPOINTS, "chat")
+        await until_reasons(cluster, zebra="ResourceReady")
+
+
+async def test_a_status_of_another_hand_is_replaced(cluster):
+    model = {**a_model(), "status": {"primaryCondition": {"reason": "Ready"}, "conditions": [1, 2]}}
+    async with kept(cluster):
+        cluster.add(model)
+        await until_reasons(cluster, one="Progressing")
+
+
+async def test_what_the_server_finds_invalid_is_said(cluster):
+    def fault(asked):
+        is_ours = (asked.method, asked.path.rpartition("/")[2]) == ("POST", "deployments")
+        return failure(422, "Invalid", "the name is too long") if is_ours else None
+
+    cluster.fault = fault
+    async with kept(cluster):
+        cluster.add(a_model())
+        await until_reasons(cluster, one="Refused")
+        assert "the name is too long" in cluster.condition("one")["message"]
+
+
+async def test_model_data_needs_an_image(cluster):
+    model = a_model()
+    model["spec"]["modelSpec"]["artifactLocation"] = "s3://bucket/model/"
+    async with kept(cluster):
+        cluster.add(model)
+        await until_reasons(cluster, one="Refused")
+        assert "set its --image" in cluster.condition("one")["message"]
+    async with kept(cluster, PodSettings(data=ModelData("partway:1"))):
+        await until_reasons(cluster, one="Progressing")
+
+
+# --- Conflicts, faults and kills -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before the event", "after the event"])
+async def test_a_status_that_conflicts_is_written_after_the_next_event(cluster, when):
+    """The object changes between our look and our write, and the change is one of status alone."""
+    changed = []
+
+    def fault(asked):
+        if not asked.path.endswith("/status") or changed:
+            return
+        found = cluster.find(*MODELS, "one")
+        changed.append(cluster.put(*MODELS, {**found, "status": {"note": "another's"}}))
+        return
+
+    cluster.fault = fault
+    if when == "before the event":
+        cluster.hold_events = True
+    async with kept(cluster):
+        cluster.add(a_model())
+        await eventually(lambda: changed)
+        cluster.release_events()
+        await until_reasons(cluster, one="Progressing")
+
+
+@pytest.mark.parametrize("fault", [failure(500, "InternalError"), ConnectionResetError()])
+async def test_the_api_server_away(cluster, fault, monkeypatch):
+    monkeypatch.setattr("partway.gateway.apis.kubernetes.controller.RETRY_INTERVAL", 0.05)
+    failed = []
+
+    def once_each(asked):
+        if asked.method == "GET" or str(asked) in failed:
+            return None
+        failed.append(str(asked))
+        return fault if isinstance(fault, Exception) else failure(500, "InternalError")
+
+    cluster.fault = once_each
+    async with kept(cluster):
+        await ready(cluster, "one")
+    assert len(failed) == 3  # both creations, and the status
+
+
+async def life(cluster) -> None:
+    """A change of each kind, and what the cluster's other controllers do meanwhile."""
+    cluster.add(a_model(), a_model("bad", ports=[1]), an_endpoint())
+    await until_reasons(cluster, one="Progressing", chat="Progressing", bad="Refused")
+    cluster.make_ready()
+    await until_reasons(cluster, one="Ready", chat="ResourceReady")
+    cluster.add(annotated(a_model(), limits="nvidia.com/gpu=1"))
+    await until_reasons(cluster, one="Progressing")
+    cluster.make_ready()
+    await until_reasons(cluster, one="Ready")
+    cluster.remove(*MODELS, "one")
+    await until_reasons(cluster, chat="DestinationNotFound")
+
+
+class Killer:
+    """Kills the process that keeps the namespace at its nth write, before or after it is made."""
+
+    def __init__(self, cluster: PlayedCluster, number: int, *, made: bool) -> None:
+        self._cluster, self._number = cluster, number
+        self._count = 0
+        self._killed = asyncio.Event()
+        self._keeping = Keeping(cluster)
+        if made:
+            cluster.after = self._look
+        else:
+            cluster.fault = self._look
+        self._watching = asyncio.create_task(self._begin_again())
+
+    def _look(self, asked):
+        if asked.method != "GET":
+            self._count += 1
+        if self._count >= self._number:
+            self._killed.set()
+        return ConnectionResetError() if self._killed.is_set() else None
+
+    async def _begin_again(self) -> None:
+        await self._killed.wait()
+        await self._keeping.end()
+        self._cluster.fault = self._cluster.after = lambda _: None
+        self._keeping = Keeping(self._cluster)
+
+    async def aclose(self) -> None:
+        await soon(self._watching)
+        await self._keeping.end()
+
+
+async def test_killed_at_every_write_it_ends_the_same(anyio_backend, no_leaks):
+    async with started_cluster() as cluster, kept(cluster):
+        await life(cluster)
+        expected, writes = cluster.made(), cluster.writes()
+    assert len(writes) >= 10, writes
+    for number in range(1, len(writes) + 1):
+        for made in (False, True):
+            async with started_cluster() as cluster:
+                killer = Killer(cluster, number, made=made)
+                await life(cluster)
+                await killer.aclose()
+                assert cluster.made() == expected, f"killed at {writes[number - 1]}"

@@ -1,0 +1,265 @@
+"""partway operator on a real API server: words, times, kills, two operators, least rights."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from partway.gateway.operator.cluster_check import NEEDED
+from tests.interop.kubernetes.cluster import Cluster
+from tests.interop.kubernetes.control_plane import Refused, until
+
+pytestmark = pytest.mark.timeout(300)
+
+Object = dict[str, Any]
+
+MODELS = "/apis/prediction.aiplatform.gdc.goog/v1"
+ENDPOINTS = "/apis/aiplatform.gdc.goog/v1"
+
+
+def a_model(name: str = "my-tf-model", image: str = "echo", **more: Any) -> Object:
+    return {
+        "apiVersion": "prediction.aiplatform.gdc.goog/v1",
+        "kind": "DeployedModel",
+        "metadata": {"name": name, **more},
+        "spec": {
+            "endpointPath": "endpoints/chat",
+            "modelSpec": {"modelContainerSpec": {"imageURI": image}},
+        },
+    }
+
+
+def an_endpoint(*models: str) -> Object:
+    shares = [100 // len(models)] * len(models)
+    return {
+        "apiVersion": "aiplatform.gdc.goog/v1",
+        "kind": "Endpoint",
+        "metadata": {"name": "chat"},
+        "spec": {
+            "destinations": [
+                {"serviceRef": {"kind": "DeployedModel", "name": name}, "trafficPercentage": share}
+                for name, share in zip(models, shares, strict=True)
+            ]
+        },
+    }
+
+
+@pytest.fixture(scope="session")
+def kinds(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The custom resource definitions that the command prints."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "partway", "operator", "--print-crds"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    file = tmp_path_factory.mktemp("crds") / "crds.json"
+    file.write_text(printed)
+    cluster.kubectl("apply", "-f", str(file))
+    for name in [each["metadata"]["name"] for each in json.loads(printed)["items"]]:
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
+
+
+class Operators:
+    """Processes of partway operator with the rights of its role alone."""
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+        self.cluster, self.namespace, self.folder = cluster, namespace, folder
+        self.processes: list[subprocess.Popen[str]] = []
+        self._allow()
+        self.token = folder / "token"
+        self.token.write_text(cluster.token_of_account(namespace, "operator"))
+
+    def _allow(self) -> None:
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "operator"}}
+        rules = [
+            {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+            for (group, resource), verbs in NEEDED.items()
+        ]
+        account = {"kind": "ServiceAccount", "name": "operator", "namespace": self.namespace}
+        to = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"}
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}"
+        core = f"/api/v1/namespaces/{self.namespace}"
+        self.cluster.ask("POST", f"{core}/serviceaccounts", {"metadata": {"name": "operator"}})
+        self.cluster.ask("POST", f"{path}/roles", {**role, "kind": "Role", "rules": rules})
+        binding = {**role, "kind": "RoleBinding", "subjects": [account], "roleRef": to}
+        self.cluster.ask("POST", f"{path}/rolebindings", binding)
+
+    def command(self, *more: str) -> list[str]:
+        return [
+            *(sys.executable, "-m", "partway", "operator", "--server", self.cluster.url),
+            *("--token-file", str(self.token), "--ca-file", str(self.cluster.ca)),
+            *("--namespace", self.namespace, "--port", "0", *more),
+        ]
+
+    def start(self) -> subprocess.Popen[str]:
+        log = (self.folder / f"operator-{len(self.processes)}.log").open("w")
+        process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True)
+        self.processes.append(process)
+        assert process.stdout is not None
+        assert "listening" in process.stdout.readline()
+        return process
+
+    def log(self, number: int = 0) -> str:
+        return (self.folder / f"operator-{number}.log").read_text()
+
+    def holder(self) -> str:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/partway-operator"
+        try:
+            return str(self.cluster.ask("GET", path)["spec"].get("holderIdentity", ""))
+        except Refused:
+            return ""
+
+
+@pytest.fixture
+def operators(cluster: Cluster, namespace: str, tmp_path: Path, kinds: None) -> Iterator[Operators]:
+    operators = Operators(cluster, namespace, tmp_path)
+    yield operators
+    for each in operators.processes:
+        if each.poll() is None:
+            each.kill()
+        each.wait()
+        assert each.stdout is not None
+        each.stdout.close()
+
+
+class Applied:
+    """The objects of a namespace, as kubectl sees them."""
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+        self._cluster, self._namespace, self._folder = cluster, namespace, folder
+
+    def apply(self, *objects: Object) -> None:
+        file = self._folder / "applied.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+        self.kubectl("apply", "-f", str(file))
+
+    def kubectl(self, *words: str) -> str:
+        return self._cluster.kubectl("-n", self._namespace, *words)
+
+    def get(self, path: str) -> Object:
+        root, _, rest = path.rpartition("/v1/")
+        return dict(self._cluster.ask("GET", f"{root}/v1/namespaces/{self._namespace}/{rest}"))
+
+    def model(self, name: str = "my-tf-model") -> Object:
+        found = self.get(f"{MODELS}/deployedmodels/{name}")
+        return dict(found.get("status", {}).get("primaryCondition", {}))
+
+    def endpoint(self, name: str = "chat") -> Object:
+        found = self.get(f"{ENDPOINTS}/endpoints/{name}")
+        return dict(found.get("status", {}).get("conditions", [{}])[0])
+
+    def until_model(self, reason: str, name: str = "my-tf-model") -> Object:
+        until(lambda: self.model(name).get("reason") == reason, f"{name} is not {reason}")
+        return self.model(name)
+
+    def deployments(self) -> list[Object]:
+        return list(self.get("/apis/apps/v1/deployments")["items"])
+
+    def services(self) -> list[Object]:
+        return list(self.get("/api/v1/services")["items"])
+
+
+@pytest.fixture
+def applied(cluster: Cluster, namespace: str, tmp_path: Path) -> Applied:
+    return Applied(cluster, namespace, tmp_path)
+
+
+def test_the_documented_commands_and_words(operators: Operators, applied: Applied) -> None:
+    operators.start()
+    until(operators.holder, "no operator leads")
+    begun = time.monotonic()
+    applied.apply(a_model(), an_endpoint("my-tf-model"))
+    until(lambda: applied.endpoint().get("status") == "True", "the endpoint is not ready")
+    seconds = time.monotonic() - begun
+    print(f"apply to ready: {seconds:.2f} s")
+    said = applied.kubectl(
+        *("get", "deployedmodel", "my-tf-model", "-o", "jsonpath={.status.primaryCondition}")
+    )
+    words = json.loads(said)
+    assert (words["message"], words["reason"]) == ("DeployedModel is ready", "Ready")
+    assert (words["resourceName"], words["type"]) == ("my-tf-model", "DeployedModel")
+    path = '{$.status.conditions[?(@.type == "EndpointReady")]}'
+    said = applied.kubectl(
+        *("get", "endpoints.aiplatform.gdc.goog", "chat", "-o", f"jsonpath={path}")
+    )
+    words = json.loads(said)
+    assert (words["message"], words["reason"]) == ("Endpoint Ready", "ResourceReady")
+    assert seconds < 5
+
+
+def test_what_is_missing_is_said(operators: Operators) -> None:
+    done = subprocess.run(operators.command("--check"), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "can be kept" in done.stdout
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{operators.namespace}"
+    operators.cluster.ask("DELETE", f"{path}/rolebindings/operator")
+    until(
+        lambda: subprocess.run(operators.command("--check"), capture_output=True).returncode == 1,
+        "the role is still there",
+    )
+
+
+def test_two_operators(operators: Operators, applied: Applied) -> None:
+    first = operators.start()
+    until(operators.holder, "no operator leads")
+    holder = operators.holder()
+    operators.start()
+    first.send_signal(signal.SIGKILL)
+    begun = time.monotonic()
+    applied.apply(a_model())
+    until(lambda: operators.holder() not in ("", holder), "nobody has taken over")
+    print(f"takeover after a kill: {time.monotonic() - begun:.1f} s")
+    assert time.monotonic() - begun < 15
+    applied.until_model("Ready")
+    begun = time.monotonic()
+    third = operators.start()
+    operators.processes[1].send_signal(signal.SIGTERM)
+    assert operators.processes[1].wait(10) == 0
+    until(lambda: " leading " in operators.log(2), "nobody has taken over")
+    print(f"takeover after SIGTERM: {time.monotonic() - begun:.1f} s")
+    assert third.poll() is None
+
+
+def test_another_version_and_a_deletion(operators: Operators, applied: Applied) -> None:
+    operators.start()
+    applied.apply(a_model(), an_endpoint("my-tf-model"))
+    applied.until_model("Ready")
+    applied.apply(a_model(annotations={"partway.dev/limits": "memory=1Gi"}))
+    until(
+        lambda: applied.deployments()[0]["spec"]["template"]["spec"]["containers"][0].get(
+            "resources"
+        ),
+        "the limits are not there",
+    )
+    applied.kubectl("scale", "deployment", "my-tf-model", "--replicas=2")
+    until(lambda: applied.deployments()[0]["status"].get("availableReplicas") == 2, "2 are wanted")
+    applied.apply(a_model(image="nowhere"))
+    until(lambda: "Progressing" in applied.model()["reason"], "no progress")
+    until(lambda: "ErrImagePull" in applied.model()["message"], "the pull's fault is not said")
+    assert applied.endpoint()["status"] == "True"
+    applied.kubectl("delete", "deployedmodel", "my-tf-model")
+    until(lambda: not applied.deployments() and not applied.services(), "something is left")
+
+
+def test_objects_that_the_schema_lets_through(operators: Operators, applied: Applied) -> None:
+    operators.start()
+    applied.apply(a_model(annotations={"partway.dev/gpus": "1"}))
+    said = applied.until_model("Refused")
+    assert "metadata.annotations.partway.dev/gpus: unknown" in said["message"]
+    wrong = a_model("other")
+    wrong["spec"]["modelSpec"]["modelContainerSpec"]["command"] = ["sh"]
+    with pytest.raises(AssertionError, match="command"):
+        applied.apply(wrong)
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken"}}
+    applied.apply({**service, "spec": {"ports": [{"port": 80}]}}, a_model("taken"))
+    said = applied.until_model("Refused", "taken")
+    assert "there is a Service taken that the operator did not make" in said["message"]
+    applied.kubectl("delete", "service", "taken")
+    applied.until_model("Ready", "taken")
