@@ -32,9 +32,11 @@ from partway.gateway.cli import (
     deploy,
     dev,
     endpoints,
+    fetch,
     invoke,
     kubeconfig,
     logs,
+    operator,
     replay,
     restore,
     serve,
@@ -290,6 +292,8 @@ def parser_of(name: str) -> argparse.ArgumentParser:
         replay,
         backup,
         restore,
+        operator,
+        fetch,
     )
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
@@ -304,7 +308,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 COMMANDS = [
     *("partway serve", "partway deploy", "partway delete", "partway endpoints", "partway logs"),
     *("partway invoke", "partway transform", "partway certs", "partway kubeconfig"),
-    "partway token",
+    *("partway token", "partway operator", "partway fetch"),
     *("partway backup", "partway restore", "partway dev"),
     *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),

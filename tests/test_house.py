@@ -385,7 +385,7 @@ FLOORS = (
     {"core"},
     {"gateway"},
     {"workers"},
-    {"apis.api", "settings_reload", "workbench"},
+    {"apis.api", "operator", "settings_reload", "workbench"},
     {"aiohttp_app", "cli"},
 )  # fmt: skip
 

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "token": "make an API key for OpenAI's clients",
     "kubeconfig": "write a kubeconfig for the gateway",
     "operator": "run models in a Kubernetes cluster",
+    "fetch": "put model data into a folder",
     "dev": "run a model with a gateway and a web page",
     "conform": "check a container against the contract",
     "replay": "repeat a recorded stream and compare the answers",

@@ -19,7 +19,7 @@ from partway.variables import unknown_variables
 #: Commands that read variables, or pass them on to a container that they start.
 _READERS: Final = frozenset(
     {"serve", "wait", "deploy", "delete", "endpoints", "logs", "invoke", "transform", "kubeconfig"}
-    | {"backup", "restore", "operator", "dev", "conform"}
+    | {"backup", "restore", "operator", "fetch", "dev", "conform"}
 )
 
 _PROG: Final = "partway"

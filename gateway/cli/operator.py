@@ -148,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings]:
     from partway.gateway.cluster.cluster_settings import find_cluster
     from partway.gateway.operator.kept_namespace import PodSettings
-    from partway.gateway.operator.model_deployments import ModelData
+    from partway.gateway.operator.model_deployments import ModelDataAccess
 
     if not DNS_NAME.fullmatch(options.domain):
         raise ValueError(
@@ -160,7 +160,9 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
             f"--port: {options.port} was given; it must be a whole number from 0 to 65535"
         )
     cluster = find_cluster(options.server, options.token_file, options.ca_file, options.namespace)
-    return cluster, PodSettings(options.domain, ModelData(options.image, options.model_data_secret))
+    return cluster, PodSettings(
+        options.domain, ModelDataAccess(options.image, options.model_data_secret)
+    )
 
 
 async def _check(cluster: ClusterSettings) -> int:

@@ -28,7 +28,7 @@ from partway.gateway.operator.deployment_status import deployment_readiness, has
 from partway.gateway.operator.model_deployments import (
     MODEL_LABEL,
     Manifest,
-    ModelData,
+    ModelDataAccess,
     in_place_of,
     is_made_of,
     is_owned,
@@ -71,7 +71,7 @@ class ClusterEndpoints:
     """
 
     def __init__(
-        self, server: ApiServer, objects: ObjectStore, clock: Clock, data: ModelData
+        self, server: ApiServer, objects: ObjectStore, clock: Clock, data: ModelDataAccess
     ) -> None:
         self.on_change: Callable[[str], object] = lambda _: None
         self.on_other_settings: Callable[[], object] = lambda: None

@@ -14,7 +14,7 @@ from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.cluster_objects import ClusterObjects
 from partway.gateway.operator.limits import RETRY_INTERVAL
-from partway.gateway.operator.model_deployments import ModelData, model_faults
+from partway.gateway.operator.model_deployments import ModelDataAccess, model_faults
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
@@ -32,7 +32,7 @@ class PodSettings:
     """
 
     domain: str = "localhost"
-    data: ModelData = field(default_factory=ModelData)
+    data: ModelDataAccess = field(default_factory=ModelDataAccess)
 
 
 class KeptNamespace:

@@ -48,7 +48,7 @@ _HISTORY: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class ModelData:
+class ModelDataAccess:
     """How an init container fetches a model's data.
 
     Attributes:
@@ -60,7 +60,7 @@ class ModelData:
     secret: str = ""
 
 
-def model_faults(model: CustomObject, data: ModelData) -> Iterator[Cause]:
+def model_faults(model: CustomObject, data: ModelDataAccess) -> Iterator[Cause]:
     """Yield why a DeployedModel that satisfies its schema cannot run in a cluster."""
     options, faults = pod_options(model.annotations)
     yield from faults
@@ -86,7 +86,7 @@ def model_faults(model: CustomObject, data: ModelData) -> Iterator[Cause]:
             )
 
 
-def manifests(model: CustomObject, data: ModelData) -> tuple[Manifest, Manifest]:
+def manifests(model: CustomObject, data: ModelDataAccess) -> tuple[Manifest, Manifest]:
     """Return the Service and the Deployment of a DeployedModel without faults."""
     options, _ = pod_options(model.annotations)
     return _marked(_service(model)), _marked(_deployment(model, options, data))
@@ -171,7 +171,7 @@ def _service(model: CustomObject) -> Manifest:
     }
 
 
-def _deployment(model: CustomObject, options: PodOptions, data: ModelData) -> Manifest:
+def _deployment(model: CustomObject, options: PodOptions, data: ModelDataAccess) -> Manifest:
     startup = options.startup_seconds or int(START_TIMEOUT)
     replicas = {} if options.replicas is None else {"replicas": options.replicas}
     return {
@@ -196,7 +196,7 @@ def _deployment(model: CustomObject, options: PodOptions, data: ModelData) -> Ma
     }
 
 
-def _pod(model: CustomObject, options: PodOptions, data: ModelData, startup: int) -> Manifest:
+def _pod(model: CustomObject, options: PodOptions, data: ModelDataAccess, startup: int) -> Manifest:
     spec = model.spec["modelSpec"]
     pod: Manifest = {
         "automountServiceAccountToken": False,
@@ -268,7 +268,7 @@ def _container(spec: Mapping[str, Any], options: PodOptions, startup: int) -> Ma
     return container
 
 
-def _fetching(place: str, data: ModelData) -> Manifest:
+def _fetching(place: str, data: ModelDataAccess) -> Manifest:
     container: Manifest = {
         "name": "model-data",
         "image": data.image,

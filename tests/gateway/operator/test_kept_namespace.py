@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from partway.gateway.operator.kept_namespace import PodSettings
-from partway.gateway.operator.model_deployments import ModelData
+from partway.gateway.operator.model_deployments import ModelDataAccess
 from tests.gateway.cluster.fake_api_server import failure
 from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.operator.a_cluster import (
@@ -276,7 +276,7 @@ async def test_model_data_needs_an_image(cluster):
         cluster.add(model)
         await until_reasons(cluster, one="Refused")
         assert "set its --image" in cluster.condition("one")["message"]
-    async with kept(cluster, PodSettings(data=ModelData("partway:1"))):
+    async with kept(cluster, PodSettings(data=ModelDataAccess("partway:1"))):
         await until_reasons(cluster, one="Progressing")
 
 
