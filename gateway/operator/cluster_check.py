@@ -12,6 +12,7 @@ from partway.gateway.apis.kubernetes.custom_object import (
 )
 from partway.gateway.cluster.answers import ClusterError, Collection
 from partway.gateway.cluster.api_server import ApiServer
+from partway.gateway.operator.custom_resource_definitions import UNREACHABLE_POD
 
 _READ: Final = ("list", "watch")
 
@@ -24,7 +25,8 @@ NEEDED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("apps", "deployments"): (*_READ, "get", "create", "update"),
     ("", "services"): (*_READ, "get", "create", "update"),
     ("discovery.k8s.io", "endpointslices"): _READ,
-    ("", "pods"): _READ,
+    ("", "pods"): (*_READ, "patch", "delete"),
+    (UNREACHABLE_POD.group, UNREACHABLE_POD.plural): _READ,
     ("coordination.k8s.io", "leases"): ("get", "create", "update"),
 }
 
@@ -40,7 +42,7 @@ async def check(server: ApiServer) -> list[str]:
     missing = [
         f"the cluster has no {kind.plural}.{kind.group}; apply the output of "
         "partway operator --print-crds"
-        for kind in (DEPLOYED_MODEL, ENDPOINT)
+        for kind in (DEPLOYED_MODEL, ENDPOINT, UNREACHABLE_POD)
         if VERSION not in await server.versions(kind.group)
     ]
     for verb, group, resource in _questions():

@@ -104,6 +104,11 @@ class ClusterEndpoints:
         """The copies of the cluster's objects, which the owner starts and closes."""
         return self._copies
 
+    @property
+    def pods(self) -> WatchedCollection:
+        """The pods of all DeployedModels."""
+        return self._copies.pods
+
     def _copy(self, api_version: str, plural: str, labels: str = "") -> WatchedCollection:
         collection = Collection(api_version, plural, self._namespace, labels)
         return WatchedCollection(self._server, collection, self._clock, self._changed)

@@ -15,6 +15,7 @@ from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.cluster_objects import ClusterObjects
 from partway.gateway.operator.limits import RETRY_INTERVAL
 from partway.gateway.operator.model_deployments import ModelDataAccess, model_faults
+from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
@@ -49,6 +50,7 @@ class KeptNamespace:
         clock: Clock,
         wall_clock: Callable[[], float],
     ) -> None:
+        self._server = server
         self._clock = clock
         self._objects = ClusterObjects(
             server,
@@ -70,16 +72,21 @@ class KeptNamespace:
 
     async def run(self) -> None:
         """Keep the namespace until cancelled."""
+        unreachable: UnreachablePods | None = None
         try:
             await self._prepared()
+            unreachable = UnreachablePods(self._server, self._endpoints.pods, self._clock)
             self._copies = (*self._objects.copies, *self._endpoints.copies)
             for copy in self._copies:
                 copy.start()
             for copy in self._copies:
                 await copy.listed.wait()
             self._controller.start()
+            unreachable.start()
             await asyncio.Event().wait()
         finally:
+            if unreachable is not None:
+                await unreachable.aclose()
             await self._controller.aclose()
             await self._objects.aclose()
             for copy in self._copies:

@@ -13,5 +13,9 @@ RETRY_INTERVAL: Final = 5.0
 #: Faults of one object that its status names.
 SAID_CAUSES: Final = 8
 
-#: Seconds that the operator has to end, beside the requests that are under way.
-STOP_TIMEOUT: Final = 5.0
+#: Gateways that must report a pod as unreachable until it is deleted.
+GATEWAYS_THAT_AGREE: Final = 2
+
+#: Pods that are deleted as unreachable within a time in seconds: this share of all, or one.
+DELETION_SHARE: Final = 0.1
+DELETION_WINDOW: Final = 60.0

@@ -21,6 +21,10 @@ Manifest = dict[str, Any]
 #: The label of all that belongs to a DeployedModel, and selects its pods.
 MODEL_LABEL: Final = f"{PREFIX}model"
 ENDPOINT_LABEL: Final = f"{PREFIX}endpoint"
+
+#: The label of a pod that gateways cannot reach. Its node gets no further pod while it lasts.
+UNREACHABLE_LABEL: Final = f"{PREFIX}unreachable"
+
 _MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "partway-operator"}
 
 #: The annotation with the digest of the manifest that an object was made from.
@@ -212,6 +216,7 @@ def _pod(model: CustomObject, options: PodOptions, data: ModelDataAccess, startu
                 "labelSelector": {"matchLabels": _selector(model)},
             }
         ],
+        "affinity": {"podAntiAffinity": _not_beside_an_unreachable_pod()},
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
     }
     if options.node_selector:
@@ -297,6 +302,17 @@ def _unreachable() -> Iterator[Manifest]:
             "effect": "NoExecute",
             "tolerationSeconds": _UNREACHABLE_SECONDS,
         }
+
+
+def _not_beside_an_unreachable_pod() -> Manifest:
+    """Keep a pod from the node of an unreachable one.
+
+    That node looks free, since its pod is being deleted, and Kubernetes takes 40 s to notice its
+    loss. A pod on a node without a kubelet stays an object until the node is back or removed.
+    """
+    selector = {"matchExpressions": [{"key": UNREACHABLE_LABEL, "operator": "Exists"}]}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
 def _literal(value: str) -> str:

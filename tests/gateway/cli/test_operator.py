@@ -20,6 +20,7 @@ from tests.gateway.operator.a_cluster import (
     DEPLOYMENTS,
     ENDPOINTS,
     MODELS,
+    REPORTS,
     a_model,
     started_cluster,
 )
@@ -82,6 +83,7 @@ def reviewing(cluster, *refused: tuple[str, str]) -> None:
 async def test_a_cluster_that_has_all(cluster):
     cluster.all(*MODELS)
     cluster.all(*ENDPOINTS)
+    cluster.all(*REPORTS)
     reviewing(cluster)
     status, output, errors = await ran("--check", "--server", cluster.url)
     assert (status, errors) == (0, "")
@@ -94,11 +96,12 @@ async def test_a_cluster_that_lacks_something(cluster):
     reviewing(cluster, ("update", "deployments"), ("watch", "pods"))
     status, _, errors = await ran("--check", "--server", cluster.url, "--namespace", "models")
     assert status == 1
-    kinds, update, watch = (line.partition(": ")[2] for line in errors.splitlines())
+    kinds, reports, update, watch = (line.partition(": ")[2] for line in errors.splitlines())
     assert kinds == (
         "the cluster has no endpoints.aiplatform.gdc.goog; apply the output of partway operator "
         "--print-crds"
     )
+    assert "unreachablepods.partway.dev" in reports
     assert update == (
         "the operator may not update deployments.apps in the namespace models; add the verb to "
         "its role"

@@ -25,6 +25,7 @@ DEPLOYMENTS = ("apps/v1", "deployments")
 SERVICES = ("v1", "services")
 SLICES = ("discovery.k8s.io/v1", "endpointslices")
 PODS = ("v1", "pods")
+REPORTS = ("partway.dev/v1", "unreachablepods")
 
 
 def a_model(name: str = "one", endpoint: str = "chat", **container: Any) -> JsonObject:

@@ -130,6 +130,23 @@ def test_the_whole_of_it():
                             "labelSelector": {"matchLabels": SELECTOR},
                         }
                     ],
+                    "affinity": {
+                        "podAntiAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": [
+                                {
+                                    "labelSelector": {
+                                        "matchExpressions": [
+                                            {
+                                                "key": "partway.dev/unreachable",
+                                                "operator": "Exists",
+                                            }
+                                        ]
+                                    },
+                                    "topologyKey": "kubernetes.io/hostname",
+                                }
+                            ]
+                        }
+                    },
                     "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                 },
             },

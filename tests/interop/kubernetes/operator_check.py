@@ -263,3 +263,44 @@ def test_objects_that_the_schema_lets_through(operators: Operators, applied: App
     assert "there is a Service taken that the operator did not make" in said["message"]
     applied.kubectl("delete", "service", "taken")
     applied.until_model("Ready", "taken")
+
+
+def test_a_pod_that_two_gateways_cannot_reach(operators: Operators, applied: Applied) -> None:
+    operators.start()
+    applied.apply(a_model(annotations={"partway.dev/replicas": "3"}))
+
+    def ready_pods() -> dict[str, Object]:
+        pods = applied.get("/api/v1/pods")["items"]
+        return {
+            each["metadata"]["name"]: each
+            for each in pods
+            if "deletionTimestamp" not in each["metadata"]
+            and any(
+                (it["type"], it["status"]) == ("Ready", "True")
+                for it in each["status"].get("conditions", ())
+            )
+        }
+
+    until(lambda: len(ready_pods()) == 3, "three pods are not ready")
+    before = ready_pods()
+    lost = next(iter(before.values()))
+    name, node = lost["metadata"]["name"], lost["spec"]["nodeName"]
+    spec = {"pod": name, "podUID": lost["metadata"]["uid"], "since": "2026-12-01T00:00:00Z"}
+    path = f"/apis/partway.dev/v1/namespaces/{operators.namespace}/unreachablepods"
+    operators.cluster.nodes[node].cut()
+    try:
+        begun = time.monotonic()
+        for gateway in ("gateway-1", "gateway-2"):
+            report = {
+                "apiVersion": "partway.dev/v1",
+                "kind": "UnreachablePod",
+                "metadata": {"name": f"{name}.{gateway}"},
+                "spec": {**spec, "gateway": gateway},
+            }
+            operators.cluster.ask("POST", path, report)
+        until(lambda: len(ready_pods().keys() - before.keys()) == 1, "no other pod is ready")
+        print(f"from report to replacement: {time.monotonic() - begun:.1f} s")
+        (other,) = (each for key, each in ready_pods().items() if key not in before)
+        assert other["spec"]["nodeName"] != node
+    finally:
+        operators.cluster.nodes[node].mend()
