@@ -64,7 +64,7 @@ class ClusterEndpoints:
     deleted DeployedModel, by the owner references.
 
     Every write can be repeated: names are fixed, and an object that exists already is looked at
-    before it is changed. So an operator that was killed anywhere is followed by another.
+    before it is changed. So it does not matter where an operator is killed: the next one goes on.
 
     Args:
         objects: the objects of the namespace.
@@ -169,26 +169,17 @@ class ClusterEndpoints:
         self, model: CustomObject, copy: WatchedCollection, wanted: Manifest
     ) -> None:
         found = copy.objects.get(ObjectKey(model.namespace, model.name))
-        if found is None:
-            try:
+        try:
+            if found is None:
                 await self._server.create(copy.collection, wanted)
-            except WriteConflict:  # it exists, though its event has not come yet
-                found = await self._server.get(copy.collection, model.name)
-            else:
                 return
-        for is_last in (False, True):
             _check_is_ours(found, wanted, model)
             if found["metadata"].get("deletionTimestamp") or is_made_of(found, wanted):
                 return
-            try:
-                changed = in_place_of(found, wanted)
-                copy.take(await self._server.replace(copy.collection, model.name, changed))
-            except WriteConflict:
-                if is_last:
-                    raise
-                found = await self._server.get(copy.collection, model.name)
-            else:
-                return
+            changed = in_place_of(found, wanted)
+            copy.take(await self._server.replace(copy.collection, model.name, changed))
+        except WriteConflict:
+            return  # it exists, or has changed: its event comes, and has it looked at again
 
     async def let_go(self, model: CustomObject) -> bool:
         return True

@@ -15,9 +15,10 @@ uids, owners, and that ``status`` is a part of its own for the kinds in ``with_s
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,9 +69,10 @@ class FakeApiServer:
     """Attributes:
     objects: by API version and plural, then by namespace and name.
     asked: every request.
+    answered: how many have got their answers, watches among them once they begin.
     tokens: those that are accepted; None for any, or none.
     fault: looks at a request before it is answered. An answer replaces the usual one; an exception
-        drops the connection.
+        drops the connection. It may be a coroutine function.
     after: looks at a request after a change was made, likewise.
     oldest: watches from a version before this one get 410.
     page: objects of one page of a list.
@@ -79,7 +81,7 @@ class FakeApiServer:
     objects: dict[tuple[str, str], dict[tuple[str, str], JsonObject]] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     tokens: set[str] | None = None
-    fault: Callable[[Asked], Answer] = lambda asked: None
+    fault: Callable[[Asked], Answer | Awaitable[Answer]] = lambda asked: None
     after: Callable[[Asked], Answer] = lambda asked: None
     oldest: int = 0
     page: int = 500
@@ -91,6 +93,7 @@ class FakeApiServer:
         self.history: list[tuple[int, tuple[str, str], str, JsonObject]] = []
         self.changed = asyncio.Event()
         self.watching = 0
+        self.answered = 0
         self.hold_events = False
         self._watches: set[web.StreamResponse] = set()
         self._ending = asyncio.Event()
@@ -191,6 +194,13 @@ class FakeApiServer:
     # --- Answers ---------------------------------------------------------------------------------
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._answered(request)
+        finally:
+            if "watch" not in request.query:
+                self.answered += 1
+
+    async def _answered(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()
         asked = Asked(
             request.method, request.path, dict(request.query), dict(request.headers),
@@ -201,7 +211,10 @@ class FakeApiServer:
             token = request.headers.get("Authorization", "").removeprefix("Bearer ")
             if token not in self.tokens:
                 return failure(401, "Unauthorized", "Unauthorized")
-        if (told := self._told(request, self.fault(asked))) is not None:
+        fault = self.fault(asked)
+        if inspect.isawaitable(fault):
+            fault = await fault
+        if (told := self._told(request, fault)) is not None:
             return told
         answer = await self._usual(request, asked)
         if asked.method != "GET" and (told := self._told(request, self.after(asked))) is not None:
@@ -303,6 +316,7 @@ class FakeApiServer:
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
         self.watching += 1
+        self.answered += 1
         self._watches.add(answer)
         try:
             if since < self.oldest:

@@ -283,26 +283,65 @@ async def test_model_data_needs_an_image(cluster):
 # --- Conflicts, faults and kills -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["before the event", "after the event"])
-async def test_a_status_that_conflicts_is_written_after_the_next_event(cluster, when):
-    """The object changes between our look and our write, and the change is one of status alone."""
+THEIRS = {"primaryCondition": {"firstObservedTime": "t", "lastUpdateTime": "t", "reason": "Theirs"}}
+
+
+@pytest.mark.parametrize("when", ["before its event", "after its event"])
+async def test_a_status_that_conflicts_is_written_again(cluster, when):
+    """Another one writes the status between our look and our write; nothing else changes."""
     changed = []
 
-    def fault(asked):
+    def version() -> str:
+        (copy,) = (each for each in keeping.kept.copies if each.collection.plural == MODELS[1])
+        (found,) = copy.objects.values()
+        return found["metadata"]["resourceVersion"]
+
+    async def fault(asked):
         if not asked.path.endswith("/status") or changed:
             return
         found = cluster.find(*MODELS, "one")
-        changed.append(cluster.put(*MODELS, {**found, "status": {"note": "another's"}}))
-        return
+        cluster.hold_events = when == "before its event"
+        changed.append(cluster.put(*MODELS, {**found, "status": THEIRS})["metadata"])
+        if when == "after its event":
+            await eventually(lambda: version() == changed[0]["resourceVersion"])
 
-    cluster.fault = fault
-    if when == "before the event":
+    cluster.add(a_model())
+    async with kept(cluster) as keeping:
+        await eventually(lambda: cluster.find(*DEPLOYMENTS, "one"))
+        await until_reasons(cluster, one="Progressing")
+        cluster.make_ready()
+        await until_reasons(cluster, one="Ready")
+        cluster.fault = fault
+        cluster.put(*SLICES, a_slice("one", False))  # nothing else has it looked at
+        if when == "before its event":
+            await eventually(lambda: changed and cluster.answered == len(cluster.asked))
+            cluster.release_events()
+        await until_reasons(cluster, one="Progressing")
+
+
+async def test_what_exists_though_its_event_has_not_come(cluster, monkeypatch, caplog):
+    """The answers to both creations are lost, and so is what the watch would tell."""
+    monkeypatch.setattr("partway.gateway.apis.kubernetes.controller.RETRY_INTERVAL", 0.05)
+    lost = []
+
+    def after(asked):
+        if asked.method != "POST" or len(lost) == 2:
+            return None
+        lost.append(asked)
+        return ConnectionResetError()
+
+    cluster.after = after
+    cluster.add(a_model())
+    async with kept(cluster) as keeping:
+        await eventually(lambda: keeping.kept.copies)
+        for copy in keeping.kept.copies:
+            await soon(copy.listed.wait())
         cluster.hold_events = True
-    async with kept(cluster):
-        cluster.add(a_model())
-        await eventually(lambda: changed)
+        await eventually(lambda: len(lost) == 2 and cluster.writes().count(str(lost[1])) == 2)
         cluster.release_events()
         await until_reasons(cluster, one="Progressing")
+    assert cluster.condition("one")["message"] == "Its instances are being started"
+    assert caplog.text.count("a custom resource could not be applied") == len(lost)
 
 
 @pytest.mark.parametrize("fault", [failure(500, "InternalError"), ConnectionResetError()])

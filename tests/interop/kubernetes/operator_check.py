@@ -227,6 +227,25 @@ def test_two_operators(operators: Operators, applied: Applied) -> None:
     assert third.poll() is None
 
 
+@pytest.mark.timeout(400)
+def test_killed_at_any_moment(operators: Operators, applied: Applied) -> None:
+    """Two operators; the one that acts is killed again and again, soon after a change."""
+    operators.start()
+    for number, seconds in enumerate((0.0, 0.1, 0.2, 0.4)):
+        operators.start()
+        until(operators.holder, "no operator leads")
+        applied.apply(a_model(f"model-{number}"), an_endpoint(f"model-{number}"))
+        time.sleep(seconds)  # a moment of its own, and nothing that is waited for
+        operators.processes[number].kill()
+    names = [f"model-{number}" for number in range(4)]
+    for name in names:
+        applied.until_model("Ready", name)
+    until(lambda: applied.endpoint().get("status") == "True", "the endpoint is not ready")
+    for made in (applied.deployments(), applied.services()):
+        assert [each["metadata"]["name"] for each in made] == names
+    assert [each["metadata"]["generation"] for each in applied.deployments()] == [1] * 4
+
+
 def test_another_version_and_a_deletion(operators: Operators, applied: Applied) -> None:
     operators.start()
     applied.apply(a_model(), an_endpoint("my-tf-model"))
