@@ -26,6 +26,7 @@ from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollect
 from partway.gateway.operator.cluster_errors import ClusterUnavailable, unavailable
 from partway.gateway.operator.deployment_status import deployment_readiness, has_ready_endpoint
 from partway.gateway.operator.model_deployments import (
+    ENDPOINT_LABEL,
     MODEL_LABEL,
     Manifest,
     ModelDataAccess,
@@ -120,8 +121,10 @@ class ClusterEndpoints:
         labels = found["metadata"].get("labels") or {}
         name = labels.get(_SERVICE_LABEL) or labels.get(MODEL_LABEL) or key.name
         model = self._objects.find(DEPLOYED_MODEL, self._namespace, name)
-        if model is not None:
-            self.on_change(endpoint_of(model))
+        # A DeployedModel that was deleted, or is refused, may still have served.
+        endpoint = labels.get(ENDPOINT_LABEL) if model is None else endpoint_of(model)
+        if endpoint is not None:
+            self.on_change(endpoint)
 
     # --- Changes ---------------------------------------------------------------------------------
 
@@ -197,19 +200,19 @@ class ClusterEndpoints:
     def endpoint_readiness(self, wanted: WantedEndpoint, trouble: str) -> Readiness:
         absent = (
             f"There is no DeployedModel {', '.join(wanted.missing)} with the endpointPath "
-            f"endpoints/{wanted.name}"
+            f"endpoints/{wanted.name}, or it is refused"
             if wanted.missing
             else ""
         )
-        if not wanted.takes_traffic:
-            said = absent or "No destination gets traffic"
-            return Readiness("DestinationNotFound" if absent else RESOURCE_NOT_READY, said)
-        states = [self._readiness(model) for model, share in wanted.shares.items() if share]
-        serving = [model for model, share in wanted.shares.items() if share and self._serves(model)]
-        if serving:
+        used = [model for model, share in wanted.shares.items() if share]
+        states = [self._readiness(model) for model in used]
+        if any(map(self._serves, (*used, *wanted.missing))):
             others = next((each.message for each in states if not each.is_ready), "")
             said = "; ".join(filter(None, (ENDPOINT_MESSAGE, absent or others)))
             return Readiness(RESOURCE_READY, said, is_ready=True)
+        if not used:
+            said = absent or "No destination gets traffic"
+            return Readiness("DestinationNotFound" if absent else RESOURCE_NOT_READY, said)
         first = states[0]
         word = RESOURCE_NOT_READY if first.reason in ("NotReady", "Ready") else first.reason
         if word == "Pending":

@@ -95,7 +95,17 @@ class PlayedCluster(FakeApiServer):
         counts = dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas"), count)
         generation = {"observedGeneration": found["metadata"]["generation"]}
         self.put(*DEPLOYMENTS, {**found, "status": {**counts, **generation, **status}})
-        self.put(*SLICES, a_slice(name))
+        self.put(*SLICES, self.slice_of(name))
+
+    def slice_of(self, name: str, *ready: bool | None) -> JsonObject:
+        """A slice of a Service, which belongs to it, and has its labels."""
+        service, made = self.find(*SERVICES, name)["metadata"], a_slice(name, *ready)
+        labels = {**service["labels"], **made["metadata"]["labels"]}
+        owners = [{"uid": service["uid"]}]
+        return {
+            **made,
+            "metadata": {**made["metadata"], "labels": labels, "ownerReferences": owners},
+        }
 
     def writes(self) -> list[str]:
         return [str(each) for each in self.asked if each.method != "GET"]

@@ -21,7 +21,6 @@ from tests.gateway.operator.a_cluster import (
     Keeping,
     PlayedCluster,
     a_model,
-    a_slice,
     an_endpoint,
     annotated,
     kept,
@@ -78,9 +77,9 @@ async def test_a_pod_that_leaves_is_noticed(cluster):
         await ready(cluster, "one")
         cluster.add(an_endpoint())
         await until_reasons(cluster, chat="ResourceReady")
-        cluster.put(*SLICES, a_slice("one", False))
+        cluster.put(*SLICES, cluster.slice_of("one", False))
         await until_reasons(cluster, one="Progressing", chat="Progressing")
-        cluster.put(*SLICES, a_slice("one", None))
+        cluster.put(*SLICES, cluster.slice_of("one", None))
         await until_reasons(cluster, one="Ready", chat="ResourceReady")
 
 
@@ -220,11 +219,18 @@ async def test_a_model_that_cannot_be_honoured(cluster, change, message):
 async def test_a_wrong_change_leaves_what_runs(cluster):
     async with kept(cluster):
         await ready(cluster, "one")
+        cluster.add(an_endpoint())
+        await until_reasons(cluster, chat="ResourceReady")
         cluster.add(annotated(a_model(), gpus="1"))
         await until_reasons(cluster, one="Refused")
+        refused = "There is no DeployedModel one with the endpointPath endpoints/chat, or it is"
+        await eventually(lambda: refused in cluster.condition("chat", ENDPOINTS)["message"])
+        assert cluster.condition("chat", ENDPOINTS)["status"] == "True"
         said = cluster.condition("one")
         assert said["message"].startswith("metadata.annotations.partway.dev/gpus: unknown; there")
         assert image_of(cluster.find(*DEPLOYMENTS, "one")) == "registry.example/echo:1"
+        cluster.put(*SLICES, cluster.slice_of("one", False))
+        await until_reasons(cluster, chat="DestinationNotFound")
 
 
 async def test_shares_that_are_not_the_whole(cluster):
@@ -312,7 +318,7 @@ async def test_a_status_that_conflicts_is_written_again(cluster, when):
         cluster.make_ready()
         await until_reasons(cluster, one="Ready")
         cluster.fault = fault
-        cluster.put(*SLICES, a_slice("one", False))  # nothing else has it looked at
+        cluster.put(*SLICES, cluster.slice_of("one", False))  # nothing else has it looked at
         if when == "before its event":
             await eventually(lambda: changed and cluster.answered == len(cluster.asked))
             cluster.release_events()
