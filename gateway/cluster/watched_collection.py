@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -60,6 +61,7 @@ class WatchedCollection:
         objects: as they were last seen.
         listed: set once the first list is complete, and told.
         trouble: why the copy may be old; empty while a watch runs.
+        away_at: when the server was last away, by the clock.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class WatchedCollection:
         self.collection = collection
         self.listed = asyncio.Event()
         self.trouble = "the collection has not been listed yet"
+        self.away_at = -math.inf
         self._server = server
         self._clock = clock
         self._on_change = on_change
@@ -112,6 +115,7 @@ class WatchedCollection:
                 self._version = ""
                 await self._pause(error)
             except ClusterError as error:
+                self.away_at = self._clock.time()
                 await self._pause(error)
             else:
                 if not is_alive:
