@@ -75,6 +75,35 @@ async def test_the_requests_of_an_objects_life(client, server):
     }
 
 
+async def test_a_replacement(client, server):
+    made = await soon(client.create(PODS, pod("a", spec={"x": 1, "y": 2})))
+    replaced = await soon(client.replace(PODS, "a", {**made, "spec": {"z": 3}}))
+    assert replaced["spec"] == {"z": 3}
+    assert str(server.asked[-1]) == "PUT /api/v1/namespaces/default/pods/a"
+    with pytest.raises(WriteConflict):
+        await soon(client.replace(PODS, "a", made))
+
+
+async def test_a_change_that_must_not_be_made_is_not_sent(server, clock):
+    def refuse() -> None:
+        raise ClusterAway("not now")
+
+    server.put("v1", "pods", pod("a"))
+    client = ApiServer(ClusterSettings(server.url, "default"), clock, refuse)
+    changes = (
+        client.create(PODS, pod("b")),
+        client.patch(PODS, "a", {}),
+        client.replace(PODS, "a", pod("a")),
+        client.delete(PODS, "a"),
+    )
+    for each in changes:
+        with pytest.raises(ClusterAway, match="not now"):
+            await soon(each)
+    await soon(client.get(PODS, "a"))
+    assert [each.method for each in server.asked] == ["GET"]
+    await client.aclose()
+
+
 async def test_a_list_of_several_pages(client, server):
     server.page = 2
     for name in "abcde":
