@@ -1,0 +1,308 @@
+"""The Helm chart, rendered by Helm's own engine and validated offline. Run by ``make manifests``.
+
+Kubernetes' own objects are validated against two of its versions. Those of Gateway API, KEDA and
+the Prometheus Operator are validated against the schemas of ``@kubernetes-models`` on npm: its
+types refuse an unknown member, and its validators a value of another form.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from partway.gateway.apis.kubernetes.custom_object import KINDS
+from tests.conftest import ROOT
+from tests.interop.js_sdk import installed
+from tests.interop.served_api import interpreter
+
+FOLDER = ROOT / "docs" / "examples" / "kubernetes"
+CHART = FOLDER / "partway"
+SOURCES = Path(__file__).with_name("manifests")
+
+#: The two latest versions of Kubernetes that kubernetes-validate has.
+VERSIONS = ("1.36", "1.37")
+
+OPEN = {"insecure": True}
+CLOSED = {"principalsSecret": "principals", "tlsSecret": "certificate"}
+FURTHER = {
+    "networkPolicies": True,
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+}
+ROUTES = {"httpRoute": True, "tlsRoute": True, "hostnames": ["streams.example"]}
+
+#: Values that between them render every line of the chart.
+CASES: dict[str, dict[str, Any]] = {
+    "as little as may be": {"gateway": OPEN},
+    "without an operator": {
+        "gateway": OPEN,
+        "operator": {"enabled": False},
+        "podDisruptionBudgets": False,
+    },
+    "with a proxy made for it, scaled by KEDA": {
+        **FURTHER,
+        "gateway": CLOSED,
+        "autoscaling": {"keda": True},
+        "gatewayApi": {**ROUTES, "className": "envoy", "certificateSecret": "certificate"},
+    },
+    "behind a proxy that is there, scaled by Kubernetes": {
+        **FURTHER,
+        "image": {"repository": "registry.example/partway-gateway", "tag": "1", "pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "streamLifetime": 600,
+        "gateway": {
+            **CLOSED,
+            "workers": "auto",
+            "settings": 'log_level = "debug"\n\n[stream]\nping_interval = 30\n',
+            "env": [{"name": "PARTWAY_REGION", "value": "eu-west-1"}],
+            "annotations": {"example.com/team": "speech"},
+            "safeToEvict": True,
+            "nodeSelector": {"pool": "gateways"},
+            "tolerations": [{"key": "gateways", "operator": "Exists"}],
+            "priorityClassName": "streams",
+            "service": {
+                "type": "LoadBalancer",
+                "annotations": {"example.com/internal": "true"},
+                "httpAppProtocol": "kubernetes.io/ws",
+            },
+        },
+        "operator": {
+            "args": ["--log-level", "debug"],
+            "nodeSelector": {"pool": "system"},
+            "tolerations": [{"key": "system", "operator": "Exists"}],
+            "priorityClassName": "system",
+        },
+        "autoscaling": {"horizontalPodAutoscaler": True},
+        "gatewayApi": {**ROUTES, "parentRefs": [{"name": "public", "namespace": "proxies"}]},
+    },
+}
+
+Manifest = dict[str, Any]
+
+
+def told(request: dict[str, Any]) -> dict[str, Any]:
+    """What the helper answers, which runs where Helm's library and the schemas are."""
+    python = interpreter(
+        "MANIFESTS_PYTHON", "helm-python-sdk and kubernetes-validate", "manifests"
+    )
+    done = subprocess.run(
+        [python, str(SOURCES / "render.py")],
+        input=json.dumps(request).encode(),
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@cache
+def rendered(case: str) -> tuple[Manifest, ...]:
+    answer = told({"render": str(CHART), "values": CASES[case]})
+    assert "error" not in answer, answer["error"]
+    return tuple(
+        each
+        for path, text in answer["files"].items()
+        if path.endswith(".yaml")
+        for each in yaml.safe_load_all(text)
+        if each
+    )
+
+
+def the(case: str, kind: str, name: str) -> Manifest:
+    found = [
+        each for each in rendered(case) if (each["kind"], each["metadata"]["name"]) == (kind, name)
+    ]
+    assert len(found) == 1, f"{len(found)} objects are a {kind} {name}"
+    return found[0]
+
+
+def is_custom(manifest: Manifest) -> bool:
+    group = manifest["apiVersion"].rpartition("/")[0]
+    return "." in group and not group.endswith(".k8s.io") or group.startswith("gateway.")
+
+
+# --- Forms ---------------------------------------------------------------------------------------
+
+
+def test_helm_has_no_complaint():
+    messages = told({"lint": str(CHART), "values": CASES["as little as may be"]})["messages"]
+    assert messages == ["Chart.yaml: icon is recommended"]
+
+
+@pytest.mark.parametrize(("case", "version"), list(product(CASES, VERSIONS)))
+def test_each_object_is_one_of_kubernetes(case, version):
+    ours = [each for each in rendered(case) if not is_custom(each)]
+    assert len(ours) >= 7
+    assert told({"validate": ours, "version": version})["faults"] == []
+
+
+def test_an_object_with_a_fault_is_seen():
+    broken = json.loads(json.dumps(the("as little as may be", "Deployment", "partway-gateway")))
+    broken["spec"]["template"]["spec"]["gracePeriod"] = 1
+    (fault,) = told({"validate": [broken], "version": VERSIONS[0]})["faults"]
+    assert "gracePeriod" in fault
+
+
+def checked_by_types(manifests: list[Manifest]) -> str:
+    """What TypeScript and the validators say of custom objects; empty for no fault."""
+    where = installed(SOURCES)
+    lines = list[str]()
+    for number, each in enumerate(manifests):
+        group, _, version = each["apiVersion"].partition("/")
+        package = {"gateway.networking.k8s.io": "gateway-api", "keda.sh": "keda"}.get(
+            group, "prometheus-operator"
+        )
+        kind = each["kind"]
+        module = f"@kubernetes-models/{package}/{group}/{version}/{kind}"
+        lines += [
+            f'import {{ {kind} as Kind{number}, type I{kind} as Form{number} }} from "{module}";',
+            f"const object{number}: Form{number} = {json.dumps(each)};",
+            f"new Kind{number}(object{number}).validate();",
+        ]
+    program = where / "manifests.ts"
+    program.write_text("\n".join(lines), "utf-8")
+    node = shutil.which("node")
+    assert node, "this check needs node 20 or newer: apt-get install nodejs npm"
+    flags = ["--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022"]
+    said = ""
+    for command in (
+        [node, "node_modules/typescript/bin/tsc", *flags, program.name],
+        [node, "manifests.js"],
+    ):
+        done = subprocess.run(command, cwd=where, capture_output=True, check=False, timeout=120)
+        if done.returncode:
+            said += (done.stdout + done.stderr).decode()
+    return said
+
+
+def test_each_object_of_others_has_their_form():
+    custom = [each for case in CASES for each in rendered(case) if is_custom(each)]
+    kinds = {each["kind"] for each in custom}
+    assert kinds == {"Gateway", "HTTPRoute", "TLSRoute", "ScaledObject", "ServiceMonitor"}
+    assert checked_by_types(custom) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"backendReqest": "0s"}, "'backendReqest' does not exist"),
+        ({"request": "never"}, "timeouts/request must match pattern"),
+    ],
+)
+def test_such_an_object_with_a_fault_is_seen(change, says):
+    route = json.loads(
+        json.dumps(the("with a proxy made for it, scaled by KEDA", "HTTPRoute", "partway"))
+    )
+    route["spec"]["rules"][0]["timeouts"] |= change
+    assert says in checked_by_types([route])
+
+
+def test_the_sample_is_an_object_of_ours():
+    """``kubectl apply`` of the page: the two kinds that the operator looks after."""
+    manifests = list(yaml.safe_load_all((FOLDER / "echo.yaml").read_text("utf-8")))
+    assert [each["kind"] for each in manifests] == ["DeployedModel", "Endpoint"]
+    known = {kind.kind: kind for kind in KINDS}
+    for each in manifests:
+        assert each["apiVersion"] == known[each["kind"]].api_version
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "gateway.principalsSecret is empty"),
+        ({"gateway": {"insecur": True}}, "additional properties 'insecur' not allowed"),
+        ({"gateway": OPEN, "streamLifetime": 0}, "minimum"),
+        (
+            {"gateway": OPEN, "autoscaling": {"keda": True, "horizontalPodAutoscaler": True}},
+            "are both set",
+        ),
+        ({"gateway": OPEN, "gatewayApi": {"httpRoute": True}}, "a route needs a Gateway"),
+        (
+            {"gateway": OPEN, "gatewayApi": {"tlsRoute": True, "className": "envoy"}},
+            "set gateway.tlsSecret",
+        ),
+        (
+            {"gateway": OPEN, "gatewayApi": {"httpRoute": True, "className": "envoy"}},
+            "gatewayApi.certificateSecret is empty",
+        ),
+    ],
+)
+def test_values_that_cannot_work_are_refused(values, says):
+    assert says in told({"render": str(CHART), "values": values})["error"]
+
+
+# --- What the objects mean to each other ---------------------------------------------------------
+
+
+def pod_of(case: str, name: str) -> Manifest:
+    template: Manifest = the(case, "Deployment", name)["spec"]["template"]
+    return template
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_selectors_find_pods_and_ports(case):
+    pod = pod_of(case, "partway-gateway")
+    labels = pod["metadata"]["labels"]
+    (container,) = pod["spec"]["containers"]
+    names = {port["name"] for port in container["ports"]}
+    for service in ("partway-gateway", "partway-gateways"):
+        spec = the(case, "Service", service)["spec"]
+        assert spec["selector"].items() <= labels.items()
+        assert {port["targetPort"] for port in spec["ports"]} <= names
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["spec"]["volumes"]}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_pod_lives_longer_than_its_streams(case):
+    """SIGTERM comes late, streams end by themselves, and the rest has its times."""
+    from partway.gateway.settings.settings import Settings
+
+    spec = pod_of(case, "partway-gateway")["spec"]
+    (container,) = spec["containers"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    lifetime = CASES[case].get("streamLifetime", 1800)
+    assert int(variables["PARTWAY_LIFETIME"]) == lifetime
+    assert int(variables["PARTWAY_SHUTDOWN_GRACE"]) >= lifetime
+    settings = Settings()
+    *_, before = container["lifecycle"]["preStop"]["exec"]["command"]
+    longest = int(before) + lifetime + settings.shutdown_spread + settings.shutdown_hard
+    assert longest + 5 <= spec["terminationGracePeriodSeconds"] <= longest + 60
+
+
+def test_streams_have_no_limit_on_their_routes():
+    route = the("with a proxy made for it, scaled by KEDA", "HTTPRoute", "partway")
+    for rule in route["spec"]["rules"]:
+        assert rule["timeouts"] == {"request": "0s", "backendRequest": "0s"}
+
+
+def test_clients_of_http_2_get_a_port_that_says_so():
+    case = "with a proxy made for it, scaled by KEDA"
+    ports = {
+        port["port"]: port for port in the(case, "Service", "partway-gateway")["spec"]["ports"]
+    }
+    first, second = the(case, "HTTPRoute", "partway")["spec"]["rules"]
+    assert {match["headers"][0]["value"] for match in first["matches"]} == {
+        "application/vnd.amazon.eventstream",
+        "application/grpc",
+    }
+    assert ports[first["backendRefs"][0]["port"]]["appProtocol"] == "kubernetes.io/h2c"
+    assert "appProtocol" not in ports[second["backendRefs"][0]["port"]]
+
+
+def test_an_autoscaler_alone_says_how_many():
+    for case in CASES:
+        spec = the(case, "Deployment", "partway-gateway")["spec"]
+        assert ("replicas" in spec) == ("autoscaling" not in CASES[case])
