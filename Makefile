@@ -45,8 +45,8 @@ NEEDS_UNSHARE = command -v unshare >/dev/null || \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak kills browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-kubernetes interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host far-launcher \
-	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python unshare-voice \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak kills browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-kubernetes interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host far-launcher manifests \
+	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python manifests-python unshare-voice \
 	image image-tools engine engine-tools kubernetes kubernetes-tools silent-host-tools wheel clean
 
 help:  ## list the targets of this file
@@ -298,6 +298,15 @@ kubernetes-tools:
 	@for tool in ip:iproute2 nsenter:util-linux unshare:util-linux $${KUBECTL:-kubectl}:kubernetes-client; do \
 		PATH=$$PATH:/usr/sbin command -v $${tool%:*} >/dev/null || { \
 			echo "make interop-kubernetes needs $${tool%:*}: apt-get install $${tool\#*:}" >&2; exit 1; }; done
+
+manifests: manifests-python $(VENV)/installed-test  ## render the Helm chart, and validate it offline; needs node and npm; MANIFESTS_PYTHON is an interpreter that has kubernetes-validate
+	MANIFESTS_PYTHON=$(abspath $(MANIFESTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/manifests_check.py
+
+manifests-python:
+	@[ -x "$(MANIFESTS_PYTHON)" ] || { \
+		echo "make manifests needs an interpreter with kubernetes-validate, 110 MB:" >&2; \
+		echo "  python3 -m venv validate && validate/bin/pip install kubernetes-validate==1.37.0" >&2; \
+		echo "  make manifests MANIFESTS_PYTHON=validate/bin/python" >&2; exit 1; }
 
 interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## test with the SageMaker Python SDK, versions 2 and 3
 	SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) \

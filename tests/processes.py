@@ -8,18 +8,23 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 
 @contextmanager
-def running(*command: str, expected_status: int = 0) -> Iterator[str]:
+def running(
+    *command: str, expected_status: int = 0, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """``python -m COMMAND …``, which prints ``listening on URL``; gives the URL.
 
     Ends it with SIGTERM, and holds it to its exit status.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
     )
     try:
         yield ready_url(process)

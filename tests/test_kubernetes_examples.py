@@ -1,0 +1,98 @@
+"""The files of docs/examples/kubernetes agree with the code.
+
+``make manifests`` renders the chart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+
+from partway import __version__, connect_sync
+from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.settings.settings import Settings
+from tests.conftest import ROOT
+from tests.processes import running
+
+FOLDER = ROOT / "docs" / "examples" / "kubernetes"
+CHART = FOLDER / "partway"
+
+
+def loaded(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / name).read_text("utf-8")))
+
+
+def test_the_chart_is_of_this_version():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+
+
+def test_the_grace_of_a_gateway_is_made_of_its_settings():
+    """The times that the chart adds to a stream's lifetime are defaults, and a rest to exit."""
+    helpers = (CHART / "templates" / "_helpers.tpl").read_text("utf-8")
+    added = re.search(
+        r"add \.Values\.gateway\.endSeconds \.Values\.streamLifetime ([\d ]+)", helpers
+    )
+    assert added
+    spread, hard, rest = map(int, added[1].split())
+    settings = Settings()
+    assert (spread, hard) == (settings.shutdown_spread, settings.shutdown_hard)
+    assert rest >= 5
+
+
+def test_the_lifetime_of_the_chart_is_the_default():
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    assert values["streamLifetime"] == StreamPolicy().lifetime
+
+
+def test_images_of_examples_are_of_this_version():
+    texts = [path.read_text("utf-8") for path in FOLDER.glob("*.yaml")]
+    images = re.findall(r"image(?:URI)?: (partway\S*)", "\n".join(texts))
+    assert images
+    assert {image.partition(":")[2] for image in images} == {__version__}
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    """KServe's predictor, as its container's arguments and variables start it."""
+    (service,) = loaded("inference-service.yaml")
+    (container,) = service["spec"]["predictor"]["containers"]
+    arguments = ["--port=0" if word == "--port=8080" else word for word in container["args"]]
+    assert arguments != container["args"], "it listens where KServe expects it"
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    environment = os.environ | variables | {"PARTWAY_HOST": "127.0.0.1"}
+    with running("partway.gateway.cli.main", *arguments, environment=environment) as url:
+        yield url, container
+
+
+def asked(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(url, data, {"Content-Type": "application/json"}), timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def test_a_predictor_is_ready_where_its_probe_looks(predictor):
+    url, container = predictor
+    assert asked(url + container["readinessProbe"]["httpGet"]["path"])["ready"] is True
+
+
+def test_a_predictor_answers_both_protocols_of_kserve(predictor):
+    url, _ = predictor
+    body = {"instances": [1], "predictions": [1]}  # an echo
+    assert asked(f"{url}/v1/models/chat:predict", body)["predictions"] == [1]
+    assert asked(f"{url}/v1/models/chat")["ready"] is True
+
+
+def test_a_predictor_streams(predictor):
+    url, _ = predictor
+    with connect_sync(url, "chat") as stream:
+        stream.send_text("hello")
+        stream.end_input()
+        assert [part.payload for part in stream] == [b"hello"]
