@@ -58,6 +58,48 @@ def test_images_of_examples_are_of_this_version():
     assert {image.partition(":")[2] for image in images} == {__version__}
 
 
+# --- Rights --------------------------------------------------------------------------------------
+
+
+def rights(process: str) -> dict[tuple[str, str], set[str]]:
+    """The verbs of a process's role, by group and resource, as the chart writes them."""
+    text = (CHART / "templates" / "accounts.yaml").read_text("utf-8")
+    (role,) = (
+        each
+        for each in text.split("\n---\n")
+        if "\nkind: Role\n" in each and f"-{process}\n" in each
+    )
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in yaml.safe_load(role[role.index("\nrules:") :])["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_the_operators_role_has_what_it_needs_and_no_more():
+    needed = pytest.importorskip("partway.gateway.operator.cluster_check").NEEDED
+    assert rights("operator") == {what: set(verbs) for what, verbs in needed.items()}
+
+
+def test_the_gateways_role_has_what_it_needs_and_no_more():
+    """Of each collection that a gateway follows, and of the calls that change something."""
+    pytest.importorskip("partway.gateway.discovery")
+    sources = "\n".join(
+        path.read_text("utf-8") for path in (ROOT / "gateway" / "discovery").glob("*.py")
+    )
+    plurals = set(re.findall(r"\bCollection\([^()]+, \"?(\w+)\"?,", sources))
+    plurals |= set(re.findall(r"^_?PLURAL\b.* = \"(\w+)\"$", sources, re.MULTILINE))
+    given = rights("gateway")
+    assert {resource for _, resource in given} == plurals - {"PLURAL", "_PLURAL"}
+    calls = set(re.findall(r"_server\.(\w+)\(", sources)) - {"versions", "aclose"}
+    changes = set().union(*given.values()) - {"list", "watch"}
+    assert changes == calls - {"list", "watch"}
+
+
+# --- KServe --------------------------------------------------------------------------------------
+
+
 @pytest.fixture(scope="module")
 def predictor():
     """KServe's predictor, as its container's arguments and variables start it."""

