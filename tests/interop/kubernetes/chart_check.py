@@ -1,4 +1,8 @@
-"""The chart on a real Kubernetes API server: from nothing to a stream through each gateway."""
+"""The Helm chart in a cluster, by the commands of its page: gateways and an operator serve a model.
+
+The API server is older than the chart, so Helm renders for a newer one, and kinds that the old one
+does not know are left out. Helm installs nothing itself: kubectl applies what it renders.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +10,217 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
-from tests.interop.helm import template
-
-from tests.interop.kubectl_contract import write_page
 from tests.interop.kubernetes.cluster import Cluster
-from tests.interop.kubernetes.control_plane import until
+from tests.interop.kubernetes.control_plane import Refused, until
+
+from partway import connect_sync
+from tests.conftest import ROOT
+from tests.interop.helm import CHART, template
 
 pytestmark = pytest.mark.timeout(300)
 
-#: The one that the chart is rendered for.
-NAMESPACE = "models"
+LIFETIME, BEFORE_SIGTERM = 60, 2
 
-#: Kubernetes 1.20 has no policy/v1.
-VALUES = {
-    "image": {"repository": "partway"},
-    "gateway": {"insecure": True},
-    "podDisruptionBudgets": False,
+VALUES: dict[str, Any] = {
+    "image": {"repository": "partway", "tag": "chart"},
+    "streamLifetime": LIFETIME,
+    "gateway": {"insecure": True, "endSeconds": BEFORE_SIGTERM},
+    "podDisruptionBudgets": False,  # policy/v1
+    "networkPolicies": True,
 }
 
+#: What the gateway's image is, and sets.
+IMAGE = {
+    "entrypoint": [sys.executable, "-m", "partway"],
+    "environment": {"PARTWAY_HOST": "0.0.0.0"},
+}
 
-@pytest.fixture
-def installed(cluster: Cluster, kinds: None, tmp_path: Path) -> Iterator[None]:
-    rendered = template(values=VALUES)
-    assert rendered.returncode == 0, rendered.stderr
-    file = tmp_path / "chart.yaml"
-    file.write_text(rendered.stdout, "utf-8")
-    with cluster.namespace(NAMESPACE):
-        cluster.kubectl("-n", NAMESPACE, "apply", "-f", str(file))
-        yield
+ENDPOINT = "endpoints.aiplatform.gdc.goog/chat"
 
 
-def test_from_nothing_to_a_stream(cluster: Cluster, installed: None, tmp_path: Path) -> None:
-    def kubectl(*words: str) -> str:
-        return cluster.kubectl("-n", NAMESPACE, *words)
+@pytest.fixture(scope="module")
+def installed(
+    cluster_programs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """A cluster with the chart in the namespace models, and the page's model."""
+    folder = tmp_path_factory.mktemp("chart")
+    logs = tmp_path_factory.mktemp("cluster")
+    done = template(values=VALUES)
+    assert done.returncode == 0, done.stderr
+    printing = [sys.executable, "-m", "partway", "operator", "--print-crds"]
+    definitions = subprocess.run(printing, capture_output=True, text=True, check=True)
+    sample = (CHART.parent / "echo.yaml").read_text("utf-8")
+    with (
+        Cluster.start(cluster_programs, logs, images={"partway:chart": IMAGE}) as cluster,
+        cluster.namespace("models"),
+    ):
+        for name, text in (
+            ("definitions.json", definitions.stdout),
+            ("chart.yaml", done.stdout),
+            ("echo.yaml", sample.replace("partway:0.1.0", "echo")),
+        ):
+            (folder / name).write_text(text, "utf-8")
+            cluster.kubectl("apply", "--namespace", "models", "-f", str(folder / name))
+        yield cluster
 
-    kubectl("wait", "--for=condition=Available", "--timeout=100s", "deployments", "--all")
-    write_page(tmp_path)
-    model, endpoint = str(tmp_path / "my-tf-model.yaml"), str(tmp_path / "chat.yaml")
-    kubectl("apply", "-f", model, "-f", endpoint)
-    kubectl("wait", "--for=condition=EndpointReady", "--timeout=100s", "-f", endpoint)
-    selected = "app.kubernetes.io/component=gateway"
-    gateways = json.loads(kubectl("get", "pods", "-l", selected, "-o", "json"))["items"]
-    assert len(gateways) == 2
-    for gateway in gateways:
-        url = f"http://{gateway['status']['podIP']}:8090"
-        until(partial(answers, url), f"{url} does not answer")
+
+def objects(cluster: Cluster, path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.ask("GET", path)["items"]
+    return found
 
 
-def answers(gateway: str) -> bool:
-    """Whether the model answers through a gateway, which may have heard of it a moment later."""
-    words = ["-m", "partway", "invoke", "--gateway", gateway, "chat", "--text", "hello"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=60)
-    return done.stdout.strip() == "hello"
+def gateways(cluster: Cluster) -> list[str]:
+    """The URLs of the gateways that their slices call ready."""
+    slices = objects(cluster, "/apis/discovery.k8s.io/v1beta1/namespaces/models/endpointslices")
+    return [
+        f"http://{address}:8090"
+        for each in slices
+        if each["metadata"]["labels"]["kubernetes.io/service-name"] == "partway-gateways"
+        for endpoint in each["endpoints"] or ()
+        if endpoint["conditions"].get("ready") is not False
+        for address in endpoint["addresses"]
+    ]
+
+
+def status(url: str) -> int:
+    try:
+        with urlopen(url, timeout=10) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
+
+
+@pytest.fixture(scope="module")
+def ready(installed: Cluster) -> Cluster:
+    """The cluster, when two gateways and the page's endpoint are ready."""
+    waiting = ("wait", "--namespace", "models", "--timeout=100s", "--for=condition=EndpointReady")
+    installed.kubectl(*waiting, ENDPOINT)
+    until(lambda: len(gateways(installed)) == 2, "the gateways are not ready")
+    return installed
+
+
+def echoes(url: str) -> bool:
+    """Whether a gateway's endpoint has an instance, and its stream echoes."""
+    if status(f"{url}/v2/models/chat/ready") != 200:
+        return False
+    with connect_sync(url, "chat") as stream:
+        stream.send_text("hello")
+        stream.end_input()
+        return [part.payload for part in stream] == [b"hello"]
+
+
+def test_each_gateway_streams(ready: Cluster) -> None:
+    for url in gateways(ready):
+        until(lambda url=url: echoes(url), f"{url} does not stream")
+
+
+def metric(url: str, name: str) -> dict[str, float]:
+    """The samples of a metric, by their labels."""
+    with urlopen(f"{url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if line.startswith(f"{name}{{"))
+    return {labels.removeprefix(name): float(value) for labels, _, value in samples}
+
+
+def test_the_operator_leaves_the_number_of_pods_to_kubectl(ready: Cluster) -> None:
+    """And each gateway serves with all of them; an autoscaler finds their metric."""
+    scaling = ("scale", "--namespace", "models", "deployment/echo")
+    ready.kubectl(*scaling, "--replicas=3")
+    url = gateways(ready)[0]
+
+    def instances() -> int:
+        return len(metric(url, "partway_instance_outstanding"))
+
+    until(lambda: instances() == 3, "the gateway does not find the new pods")
+    assert all('variant="echo"' in labels for labels in metric(url, "partway_instance_outstanding"))
+    ready.kubectl(*scaling, "--replicas=1")
+    until(lambda: instances() == 1, "the gateway keeps pods that are gone")
+
+
+def test_both_operators_are_ready_and_miss_no_right(ready: Cluster) -> None:
+    pods = [
+        each
+        for each in objects(ready, "/api/v1/namespaces/models/pods")
+        if each["metadata"]["labels"].get("app.kubernetes.io/component") == "operator"
+    ]
+    assert len(pods) == 2
+    token = ready.token_of_account("models", "partway-operator")
+    file = ready.logs / "operator-token"
+    file.write_text(token, "utf-8")
+    checking = [sys.executable, "-m", "partway", "operator", "--check", "--namespace", "models"]
+    where = ["--server", ready.url, "--ca-file", str(ready.ca), "--token-file", str(file)]
+    done = subprocess.run(
+        [*checking, *where], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_gateway_that_is_told_to_stop_keeps_its_streams(ready: Cluster) -> None:
+    """Its slice changes first; then it takes nothing new; its pod goes with its last stream."""
+    url = gateways(ready)[0]
+    until(lambda: echoes(url), "it does not stream")
+    address = url.removeprefix("http://").partition(":")[0]
+    path = "/api/v1/namespaces/models/pods"
+    (pod,) = (each for each in objects(ready, path) if each["status"].get("podIP") == address)
+    path = f"{path}/{pod['metadata']['name']}"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == LIFETIME + BEFORE_SIGTERM + 20
+    with connect_sync(url, "chat") as stream:
+        ready.ask("DELETE", path)
+        until(lambda: url not in gateways(ready), "its slice calls it ready")
+        until(lambda: status(f"{url}/readyz") == 503, "it does not drain")
+        assert status(f"{url}/healthz") == 200
+        stream.send_text("still here")
+        assert stream.receive(timeout=10).payload == b"still here"
+        until(lambda: len(gateways(ready)) == 2, "there is no other gateway")
+        stream.end_input()
+        assert list(stream) == []
+
+    def is_gone() -> bool:
+        try:
+            ready.ask("GET", path)
+        except Refused as refused:
+            return refused.status == 404
+        return False
+
+    until(is_gone, "its pod stays without a stream")
+
+
+#: Requests that no process of the chart makes.
+NEVER = [
+    ("GET", "/api/v1/namespaces/models/secrets"),
+    ("GET", "/api/v1/namespaces/models/configmaps"),
+    ("GET", "/api/v1/namespaces/default/services"),
+    ("GET", "/api/v1/services"),
+    ("GET", "/api/v1/nodes"),
+    ("DELETE", "/api/v1/namespaces/models/services/echo"),
+    ("DELETE", "/apis/apps/v1/namespaces/models/deployments/echo"),
+]
+#: Requests that only the operator makes.
+NO_GATEWAY = [
+    ("GET", "/api/v1/namespaces/models/pods"),
+    ("GET", "/apis/apps/v1/namespaces/models/deployments"),
+    ("GET", "/apis/coordination.k8s.io/v1/namespaces/models/leases"),
+    ("GET", "/apis/prediction.aiplatform.gdc.goog/v1/namespaces/models/deployedmodels"),
+]
+
+
+@pytest.mark.parametrize(
+    ("process", "method", "path"),
+    [
+        *(("gateway", *each) for each in NEVER + NO_GATEWAY),
+        *(("operator", *each) for each in NEVER),
+    ],
+)
+def test_an_account_may_do_no_more(
+    installed: Cluster, process: str, method: str, path: str
+) -> None:
+    token = installed.token_of_account("models", f"partway-{process}")
+    with pytest.raises(Refused) as refused:
+        installed.ask(method, path, token=token)
+    assert refused.value.status == 403, json.dumps(str(refused.value))
