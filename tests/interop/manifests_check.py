@@ -8,10 +8,12 @@ types refuse an unknown member, and its validators a value of another form.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -23,6 +25,7 @@ import yaml
 
 from partway.gateway.apis.kubernetes.custom_object import KINDS
 from tests.conftest import ROOT
+from tests.gateway.tls.peers import write_pair
 from tests.interop.helm import CHART, helmed, template
 from tests.interop.js_sdk import installed
 from tests.interop.served_api import interpreter
@@ -317,6 +320,43 @@ def test_a_pod_lives_longer_than_its_streams(case):
     *_, before = container["lifecycle"]["preStop"]["exec"]["command"]
     longest = int(before) + lifetime + settings.shutdown_spread + settings.shutdown_hard
     assert longest + 5 <= spec["terminationGracePeriodSeconds"] <= longest + 60
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_gateway_accepts_its_settings(case, tmp_path):
+    """``partway serve --check`` with the container's own words, variables and files."""
+    pytest.importorskip("partway.gateway.settings.cluster_table")
+    (tmp_path / "partway.toml").write_text(
+        the(case, "ConfigMap", "partway-gateway")["data"]["partway.toml"], "utf-8"
+    )
+    (tmp_path / "principals.toml").write_text(
+        '[[principals]]\nname = "p"\ntokens = ["a-token-of-sixteen-characters-or-more"]\n', "utf-8"
+    )
+    (tmp_path / "principals.toml").chmod(0o600)
+    pair = write_pair(tmp_path, "the gateway")
+    pair.certificate.rename(tmp_path / "tls.crt")
+    pair.key.rename(tmp_path / "tls.key")
+    (container,) = pod_of(case, "partway-gateway")["spec"]["containers"]
+
+    def here(text: str) -> str:
+        return re.sub(r"^/etc/partway[a-z-]*/", f"{tmp_path}/", text)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "partway", *map(here, container["args"]), "--check"],
+        env={
+            "PATH": os.environ["PATH"],
+            "PARTWAY_HOST": "0.0.0.0",
+            "XDG_DATA_HOME": str(tmp_path),
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": "6443",
+            **{each["name"]: here(each["value"]) for each in container["env"]},
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_streams_have_no_limit_on_their_routes():
