@@ -1,12 +1,13 @@
 """The Helm chart in a cluster, by the commands of its page: gateways and an operator serve a model.
 
-The API server is older than the chart, so Helm renders for a newer one, and kinds that the old one
-does not know are left out. Helm installs nothing itself: kubectl applies what it renders.
+The API server is older than the chart, so Helm renders for a newer one, and kubectl applies that.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,53 +22,122 @@ from tests.interop.kubernetes.control_plane import Refused, until
 
 from partway import connect_sync
 from tests.conftest import ROOT
-from tests.interop.helm import CHART, template
+from tests.interop.helm import helm
+from tests.interop.served_api import blocks
 
 pytestmark = pytest.mark.timeout(300)
 
 LIFETIME, BEFORE_SIGTERM = 60, 2
 
-VALUES: dict[str, Any] = {
-    "image": {"repository": "partway", "tag": "chart"},
-    "streamLifetime": LIFETIME,
-    "gateway": {"insecure": True, "endSeconds": BEFORE_SIGTERM},
-    "podDisruptionBudgets": False,  # policy/v1
-    "networkPolicies": True,
+#: What this cluster needs besides the page's values: short times, and no policy/v1.
+FURTHER = f"""
+streamLifetime: {LIFETIME}
+gateway: {{endSeconds: {BEFORE_SIGTERM}}}
+podDisruptionBudgets: false
+networkPolicies: true
+"""
+
+#: The page's images, by what they start here.
+IMAGES = {
+    "registry.example/partway-gateway:0.1.0": {
+        "entrypoint": [sys.executable, "-m", "partway"],
+        "environment": {"PARTWAY_HOST": "0.0.0.0"},
+    },
+    "registry.example/partway:0.1.0": {
+        "entrypoint": [sys.executable, "-m", "partway.container"],
+        "command": ["serve"],
+    },
 }
 
-#: What the gateway's image is, and sets.
-IMAGE = {
-    "entrypoint": [sys.executable, "-m", "partway"],
-    "environment": {"PARTWAY_HOST": "0.0.0.0"},
+#: Programs of the page, as far as they are not there: no engine, an old API server for Helm, and
+#: nodes that forward no port. The real Helm renders, and the real kubectl does all else.
+PROGRAMS = {
+    "docker": """
+[ "$1" = run ] || exit 0
+shift 3
+exec "$PYTHON" -m partway "$@"
+""",
+    "helm": """
+if [ "$1" = uninstall ]; then exec kubectl delete --namespace models -f "$HERE/chart.yaml"; fi
+for word in "$@"; do
+    case "$word" in
+    upgrade | --install | --create-namespace | --reuse-values) ;;
+    *) words+=("$word") ;;
+    esac
+done
+"$HELM" template "${words[@]}" --kube-version 1.37 --values "$HERE/further.yaml" >"$HERE/chart.yaml"
+kubectl apply --namespace models -f "$HERE/chart.yaml"
+""",
+    "kubectl": """
+case "$*" in *port-forward*) exit 0 ;; esac
+exec "$KUBECTL" "$@"
+""",
+    "partway": """
+exec "$PYTHON" -m partway "$@"
+""",
 }
 
 ENDPOINT = "endpoints.aiplatform.gdc.goog/chat"
 
 
+class Page:
+    """Runs blocks of the page in a shell, against a cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        for name, script in PROGRAMS.items():
+            program = folder / name
+            program.write_text(f"#!/bin/bash\nset -euo pipefail\n{script}", "utf-8")
+            program.chmod(0o755)
+        (folder / "further.yaml").write_text(FURTHER, "utf-8")
+        self._blocks = blocks("how-to/run-on-kubernetes.md", "sh")
+        self._environment = {
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "HERE": str(folder),
+            "PYTHON": sys.executable,
+            "HELM": helm(),
+            "KUBECTL": os.environ.get("KUBECTL") or shutil.which("kubectl") or "kubectl",
+            "KUBECONFIG": str(cluster.kubeconfig),
+        }
+
+    def run(self, first: str, **variables: str) -> str:
+        """Run the block that has a text, and return what it prints."""
+        (script,) = (each for each in self._blocks if first in each)
+        done = subprocess.run(
+            ["bash", "-euxo", "pipefail", "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env=self._environment | variables,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
 @pytest.fixture(scope="module")
-def installed(
-    cluster_programs: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """A cluster with the chart in the namespace models, and the page's model."""
-    folder = tmp_path_factory.mktemp("chart")
+def cluster(cluster_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster that knows the page's images."""
     logs = tmp_path_factory.mktemp("cluster")
-    done = template(values=VALUES)
-    assert done.returncode == 0, done.stderr
-    printing = [sys.executable, "-m", "partway", "operator", "--print-crds"]
-    definitions = subprocess.run(printing, capture_output=True, text=True, check=True)
-    sample = (CHART.parent / "echo.yaml").read_text("utf-8")
     with (
-        Cluster.start(cluster_programs, logs, images={"partway:chart": IMAGE}) as cluster,
+        Cluster.start(cluster_programs, logs, images=IMAGES) as cluster,
         cluster.namespace("models"),
     ):
-        for name, text in (
-            ("definitions.json", definitions.stdout),
-            ("chart.yaml", done.stdout),
-            ("echo.yaml", sample.replace("partway:0.1.0", "echo")),
-        ):
-            (folder / name).write_text(text, "utf-8")
-            cluster.kubectl("apply", "--namespace", "models", "-f", str(folder / name))
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def page(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return Page(cluster, tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, page: Page) -> Cluster:
+    """The cluster, after the page's section on installing."""
+    for block in ("docker push", "--print-crds | kubectl apply", "helm upgrade partway --install"):
+        page.run(block)
+    return cluster
 
 
 def objects(cluster: Cluster, path: str) -> list[dict[str, Any]]:
@@ -97,12 +167,21 @@ def status(url: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def ready(installed: Cluster) -> Cluster:
-    """The cluster, when two gateways and the page's endpoint are ready."""
-    waiting = ("wait", "--namespace", "models", "--timeout=100s", "--for=condition=EndpointReady")
-    installed.kubectl(*waiting, ENDPOINT)
+def streamed(installed: Cluster, page: Page) -> str:
+    """What the page's section on a stream prints."""
+    until(lambda: len(gateways(installed)) == 2, "the gateways are not ready")
+    return page.run("partway invoke", PARTWAY_URL=gateways(installed)[0])
+
+
+@pytest.fixture
+def ready(installed: Cluster, streamed: str) -> Cluster:
+    """The cluster, with the page's model."""
     until(lambda: len(gateways(installed)) == 2, "the gateways are not ready")
     return installed
+
+
+def test_the_page_leads_to_a_stream(streamed: str) -> None:
+    assert "hello" in streamed.splitlines()
 
 
 def echoes(url: str) -> bool:
@@ -224,3 +303,11 @@ def test_an_account_may_do_no_more(
     with pytest.raises(Refused) as refused:
         installed.ask(method, path, token=token)
     assert refused.value.status == 403, json.dumps(str(refused.value))
+
+
+def test_the_page_removes_all(ready: Cluster, page: Page) -> None:
+    page.run("helm uninstall")
+    models = "namespaces/models"
+    until(lambda: not objects(ready, f"/api/v1/{models}/pods"), "pods are left in the cluster")
+    assert objects(ready, f"/apis/apps/v1/{models}/deployments") == []
+    assert objects(ready, f"/api/v1/{models}/services") == []
