@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
-from partway.gateway.apis.kubernetes.custom_object import KINDS
+from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, KINDS, CustomObject
 from tests.conftest import ROOT
 from tests.gateway.tls.peers import write_pair
 from tests.interop.helm import CHART, helmed, template
@@ -235,6 +235,59 @@ def test_the_sample_is_an_object_of_ours():
     known = {kind.kind: kind for kind in KINDS}
     for each in manifests:
         assert each["apiVersion"] == known[each["kind"]].api_version
+
+
+#: A text for each annotation of a DeployedModel that has an effect on its manifests.
+ANNOTATIONS = {
+    "replicas": "2",
+    "requests": "cpu=4,memory=16Gi",
+    "limits": "memory=16Gi,nvidia.com/gpu=1",
+    "node-selector": "pool=models,zone=a",
+    "tolerations": "nvidia.com/gpu:NoSchedule,pool=models:NoExecute",
+    "model-volume": "models/chat/3",
+    "service-account": "models",
+    "startup-seconds": "900",
+    "termination-seconds": "600",
+}
+
+
+def a_model(annotations: dict[str, str], **more: str) -> CustomObject:
+    """The page's DeployedModel, with annotations and further members of its model."""
+    sample, _ = yaml.safe_load_all((FOLDER / "echo.yaml").read_text("utf-8"))
+    spec = {**sample["spec"], "modelSpec": {**sample["spec"]["modelSpec"], **more}}
+    given = {f"partway.dev/{name}": text for name, text in annotations.items()}
+    return CustomObject(
+        *(DEPLOYED_MODEL, "models", "echo", "uid", 1, 1, "2026-01-01T00:00:00Z"),
+        spec=spec,
+        annotations=given,
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_operator_makes_is_of_kubernetes(version):
+    operator = pytest.importorskip("partway.gateway.operator.model_deployments")
+    options = pytest.importorskip("partway.gateway.operator.pod_options")
+    assert set(ANNOTATIONS) == set(options.ANNOTATIONS)
+    data = operator.ModelData("registry.example/partway-gateway:1", "s3-access")
+    made = [
+        each
+        for model in (
+            a_model({}),
+            a_model(ANNOTATIONS),
+            a_model({}, artifactLocation="s3://models/chat"),
+        )
+        for each in operator.manifests(model, data)
+    ]
+    assert len(made) == 6
+    assert faults(made, version) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_definitions_are_of_kubernetes(version):
+    operator = pytest.importorskip("partway.gateway.operator.custom_resource_definitions")
+    definitions = operator.definitions()["items"]
+    assert len(definitions) == 3
+    assert faults(definitions, version) == []
 
 
 # --- Values --------------------------------------------------------------------------------------
