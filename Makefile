@@ -299,8 +299,8 @@ kubernetes-tools:
 		PATH=$$PATH:/usr/sbin command -v $${tool%:*} >/dev/null || { \
 			echo "make interop-kubernetes needs $${tool%:*}: apt-get install $${tool\#*:}" >&2; exit 1; }; done
 
-manifests: manifests-python $(VENV)/installed-test  ## render the Helm chart, and validate it offline; needs node and npm; MANIFESTS_PYTHON is an interpreter that has kubernetes-validate
-	MANIFESTS_PYTHON=$(abspath $(MANIFESTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/manifests_check.py
+manifests: manifests-python $(VENV)/installed-test $(VENV)/installed-bench  ## render the Helm chart, validate it offline, and stream by its routes; needs node and npm; MANIFESTS_PYTHON is an interpreter that has kubernetes-validate
+	MANIFESTS_PYTHON=$(abspath $(MANIFESTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/manifests_check.py tests/interop/gateway_api_check.py
 
 manifests-python:
 	@[ -x "$(MANIFESTS_PYTHON)" ] || { \
