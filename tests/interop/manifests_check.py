@@ -207,7 +207,10 @@ def checked_by_types(manifests: list[Manifest]) -> str:
 
 
 def test_each_object_of_others_has_their_form():
+    page = (ROOT / "docs" / "how-to" / "autoscale-on-kubernetes.md").read_text("utf-8")
+    (scaled,) = re.findall(r"^```yaml\n(apiVersion: .*?)^```$", page, re.MULTILINE | re.DOTALL)
     custom = [each for case in CASES for each in rendered(case) if is_custom(each)]
+    custom.append(yaml.safe_load(scaled))
     kinds = {each["kind"] for each in custom}
     assert kinds == {"Gateway", "HTTPRoute", "TLSRoute", "ScaledObject", "ServiceMonitor"}
     assert checked_by_types(custom) == ""
