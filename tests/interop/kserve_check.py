@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.gateway.containers.containers import HOST, Call, ScriptedContainer
 from tests.interop.aws_sdk import ROOT, ServedGateway
@@ -167,3 +168,24 @@ async def test_the_pages_programs(run: Callable[..., Awaitable[Ended]], tmp_path
             program = program.replace(host, gateway.http.removeprefix("http://"))
             told = await run("-c", program)
             assert (told.status, told.output) == (0, expected), told.errors
+
+
+async def test_kserve_knows_each_member_of_the_example(
+    run: Callable[..., Awaitable[Ended]], tmp_path: Path
+) -> None:
+    kinds = ("InferenceService", "InferenceServiceSpec", "PredictorSpec")
+    program = tmp_path / "members.py"
+    program.write_text(
+        "import json, kserve\n"
+        f"kinds = {kinds!r}\n"
+        "maps = [getattr(kserve, f'V1beta1{kind}').attribute_map for kind in kinds]\n"
+        "print(json.dumps([list(each.values()) for each in maps]))\n",
+        "utf-8",
+    )
+    done = await run(str(program))
+    assert done.status == 0, done.errors
+    file = ROOT / "docs" / "examples" / "kubernetes" / "inference-service.yaml"
+    service = yaml.safe_load(file.read_text("utf-8"))
+    parts = (service, service["spec"], service["spec"]["predictor"])
+    for part, known in zip(parts, json.loads(done.output.splitlines()[-1]), strict=True):
+        assert set(part) <= set(known)
