@@ -271,7 +271,7 @@ def test_what_the_operator_makes_is_of_kubernetes(version):
     operator = pytest.importorskip("partway.gateway.operator.model_deployments")
     options = pytest.importorskip("partway.gateway.operator.pod_options")
     assert set(ANNOTATIONS) == set(options.ANNOTATIONS)
-    data = operator.ModelData("registry.example/partway-gateway:1", "s3-access")
+    data = operator.ModelDataAccess("registry.example/partway-gateway:1", "s3-access")
     made = [
         each
         for model in (
