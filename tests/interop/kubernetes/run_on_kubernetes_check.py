@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from tests.interop.kubernetes.cluster import Cluster
+from tests.interop.kubernetes.cluster import IMAGES, Cluster
 from tests.interop.kubernetes.control_plane import Refused, until
 
 from partway import connect_sync
@@ -37,16 +37,10 @@ podDisruptionBudgets: false
 networkPolicies: true
 """
 
-#: The page's images, by what they start here.
-IMAGES = {
-    "registry.example/partway-gateway:0.1.0": {
-        "entrypoint": [sys.executable, "-m", "partway"],
-        "environment": {"PARTWAY_HOST": "0.0.0.0"},
-    },
-    "registry.example/partway:0.1.0": {
-        "entrypoint": [sys.executable, "-m", "partway.container"],
-        "command": ["serve"],
-    },
+#: The page's images, as the Dockerfile makes them.
+_PAGE_IMAGES = {
+    "registry.example/partway-gateway": IMAGES["partway"],
+    "registry.example/partway": IMAGES["echo"],
 }
 
 #: Programs of the page, as far as they are not there: no engine, an old API server for Helm, and
@@ -121,7 +115,7 @@ def cluster(cluster_programs: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """A cluster that knows the page's images."""
     logs = tmp_path_factory.mktemp("cluster")
     with (
-        Cluster.start(cluster_programs, logs, images=IMAGES) as cluster,
+        Cluster.start(cluster_programs, logs, images=_PAGE_IMAGES) as cluster,
         cluster.namespace("models"),
     ):
         yield cluster
