@@ -205,7 +205,8 @@ def _pod(model: CustomObject, options: PodOptions, data: ModelDataAccess, startu
     pod: Manifest = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # no variables of other Services
-        "terminationGracePeriodSeconds": options.termination_seconds or int(STOP_GRACE),
+        "terminationGracePeriodSeconds": options.drain_seconds
+        + (options.termination_seconds or int(STOP_GRACE)),
         "containers": [_container(spec["modelContainerSpec"], options, startup)],
         "tolerations": [*options.tolerations, *_unreachable()],
         "topologySpreadConstraints": [
@@ -270,6 +271,9 @@ def _container(spec: Mapping[str, Any], options: PodOptions, startup: int) -> Ma
     resources = {"requests": options.requests, "limits": options.limits}
     if given := {name: dict(each) for name, each in resources.items() if each}:
         container["resources"] = given
+    if options.drain_seconds:
+        # Kubernetes itself waits, so that the image needs no program for it.
+        container["lifecycle"] = {"preStop": {"sleep": {"seconds": options.drain_seconds}}}
     return container
 
 

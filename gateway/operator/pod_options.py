@@ -43,6 +43,7 @@ class PodOptions:
         volume: a PersistentVolumeClaim with the model's data, and a folder in it.
         service_account: empty for the namespace's default one.
         startup_seconds: until ``/ping`` is answered; None for the contract's time.
+        drain_seconds: from the mark as terminating, after which a pod gets nothing new, to SIGTERM.
         termination_seconds: from SIGTERM to SIGKILL; None for the contract's time.
     """
 
@@ -54,6 +55,7 @@ class PodOptions:
     volume: tuple[str, str] | None = None
     service_account: str = ""
     startup_seconds: int | None = None
+    drain_seconds: int = 0
     termination_seconds: int | None = None
 
 
@@ -165,6 +167,13 @@ ANNOTATIONS: Final[Mapping[str, PodAnnotation]] = {
         "startup_seconds",
         f"a whole number of seconds from 1 to {_MAX_SECONDS}",
         "The time from a container's start until it answers `/ping`: 480 by default.",
+        _whole(1, _MAX_SECONDS),
+    ),
+    "drain-seconds": PodAnnotation(
+        "drain_seconds",
+        f"a whole number of seconds from 1 to {_MAX_SECONDS}",
+        "The time for streams to end by themselves before SIGTERM, when a pod is replaced or "
+        "scaled down: none by default. A pod that stops takes all of it. Kubernetes 1.30 or later.",
         _whole(1, _MAX_SECONDS),
     ),
     "termination-seconds": PodAnnotation(

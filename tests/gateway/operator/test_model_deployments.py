@@ -186,6 +186,13 @@ def test_resources_and_nodes():
     assert len(spec["tolerations"]) == 3
 
 
+def test_streams_have_their_time_before_sigterm():
+    given = annotated(a_model(), drain_seconds="1800", termination_seconds="60")
+    assert container(given)["lifecycle"] == {"preStop": {"sleep": {"seconds": 1800}}}
+    assert pod(given)["terminationGracePeriodSeconds"] == 1860
+    assert "lifecycle" not in container(a_model())
+
+
 @pytest.mark.parametrize("folder", ["", "chat/3"])
 def test_a_volume(folder):
     given = annotated(a_model(), model_volume=f"models/{folder}" if folder else "models")

@@ -36,6 +36,7 @@ def read(**given: str):
         ("model-volume", "models/chat/3/", ("models", "chat/3")),
         ("service-account", "models", "models"),
         ("startup-seconds", "900", 900),
+        ("drain-seconds", "1800", 1800),
         ("termination-seconds", "300", 300),
     ],
 )
