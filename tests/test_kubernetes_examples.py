@@ -16,6 +16,7 @@ import yaml
 
 from partway import __version__, connect_sync
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.operator.cluster_check import NEEDED
 from partway.gateway.settings.settings import Settings
 from tests.conftest import ROOT
 from tests.processes import running
@@ -78,13 +79,11 @@ def rights(process: str) -> dict[tuple[str, str], set[str]]:
 
 
 def test_the_operators_role_has_what_it_needs_and_no_more():
-    needed = pytest.importorskip("partway.gateway.operator.cluster_check").NEEDED
-    assert rights("operator") == {what: set(verbs) for what, verbs in needed.items()}
+    assert rights("operator") == {what: set(verbs) for what, verbs in NEEDED.items()}
 
 
 def test_the_gateways_role_has_what_it_needs_and_no_more():
     """Of each collection that a gateway follows, and of the calls that change something."""
-    pytest.importorskip("partway.gateway.discovery")
     sources = "\n".join(
         path.read_text("utf-8") for path in (ROOT / "gateway" / "discovery").glob("*.py")
     )

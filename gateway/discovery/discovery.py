@@ -13,8 +13,8 @@ from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.endpoint_slices import NO_PORT
 from partway.gateway.discovery.endpoint_objects import EndpointObjects
 from partway.gateway.discovery.metrics import DiscoveryMetrics
+from partway.gateway.discovery.pod_reports import PodReports
 from partway.gateway.discovery.service_sources import ServiceSources
-from partway.gateway.discovery.unreachable_pods import UnreachablePods
 from partway.gateway.fleet.discovered.source import FoundInstances
 from partway.gateway.fleet.endpoint import Discovered
 from partway.gateway.fleet.fleet import Fleet
@@ -57,9 +57,9 @@ class Discovery(Service):
         self._clock = clock
         self._table = settings.cluster or ClusterTable()
         self._server = ApiServer(located(self._table, os.environ), clock)
-        self._unreachable = UnreachablePods(self._server, socket.gethostname(), clock, wall_clock)
+        self._reports = PodReports(self._server, socket.gethostname(), clock, wall_clock)
         self.sources = ServiceSources(
-            self._server, clock, self._unreachable.tell, self._fleet.tell_informed
+            self._server, clock, self._reports.tell, self._fleet.tell_informed
         )
         self._objects: EndpointObjects | None = None
         self._awaited: set[str] = set()  # namespaces
@@ -97,7 +97,7 @@ class Discovery(Service):
             await self._objects.aclose()
 
     async def aclose(self) -> None:
-        await self._unreachable.aclose()
+        await self._reports.aclose()
         await self.sources.aclose()
         await self._server.aclose()
 

@@ -24,6 +24,7 @@ import pytest
 import yaml
 
 from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, KINDS, CustomObject
+from partway.gateway.operator import custom_resource_definitions, model_deployments, pod_options
 from tests.conftest import ROOT
 from tests.gateway.tls.peers import write_pair
 from tests.interop.helm import CHART, helmed, template
@@ -251,6 +252,7 @@ ANNOTATIONS = {
     "service-account": "models",
     "startup-seconds": "900",
     "termination-seconds": "600",
+    "drain-seconds": "1800",
 }
 
 
@@ -268,10 +270,8 @@ def a_model(annotations: dict[str, str], **more: str) -> CustomObject:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_operator_makes_is_of_kubernetes(version):
-    operator = pytest.importorskip("partway.gateway.operator.model_deployments")
-    options = pytest.importorskip("partway.gateway.operator.pod_options")
-    assert set(ANNOTATIONS) == set(options.ANNOTATIONS)
-    data = operator.ModelDataAccess("registry.example/partway-gateway:1", "s3-access")
+    assert set(ANNOTATIONS) == set(pod_options.ANNOTATIONS)
+    data = model_deployments.ModelDataAccess("registry.example/partway-gateway:1", "s3-access")
     made = [
         each
         for model in (
@@ -279,7 +279,7 @@ def test_what_the_operator_makes_is_of_kubernetes(version):
             a_model(ANNOTATIONS),
             a_model({}, artifactLocation="s3://models/chat"),
         )
-        for each in operator.manifests(model, data)
+        for each in model_deployments.manifests(model, data)
     ]
     assert len(made) == 6
     assert faults(made, version) == []
@@ -287,8 +287,7 @@ def test_what_the_operator_makes_is_of_kubernetes(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_definitions_are_of_kubernetes(version):
-    operator = pytest.importorskip("partway.gateway.operator.custom_resource_definitions")
-    definitions = operator.definitions()["items"]
+    definitions = custom_resource_definitions.definitions()["items"]
     assert len(definitions) == 3
     assert faults(definitions, version) == []
 
@@ -381,7 +380,6 @@ def test_a_pod_lives_longer_than_its_streams(case):
 @pytest.mark.parametrize("case", CASES)
 def test_a_gateway_accepts_its_settings(case, tmp_path):
     """``partway serve --check`` with the container's own words, variables and files."""
-    pytest.importorskip("partway.gateway.settings.cluster_table")
     (tmp_path / "partway.toml").write_text(
         the(case, "ConfigMap", "partway-gateway")["data"]["partway.toml"], "utf-8"
     )

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from partway.gateway.operator.cluster_check import NEEDED
-
 from tests.conftest import ROOT
 from tests.interop.kubernetes.cluster import Cluster
 from tests.processes import ready_url

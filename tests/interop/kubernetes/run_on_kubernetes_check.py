@@ -17,12 +17,12 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from tests.interop.kubernetes.cluster import IMAGES, Cluster
-from tests.interop.kubernetes.control_plane import Refused, until
 
 from partway import connect_sync
 from tests.conftest import ROOT
 from tests.interop.helm import helm
+from tests.interop.kubernetes.cluster import IMAGES, Cluster
+from tests.interop.kubernetes.control_plane import Refused, until
 from tests.interop.served_api import blocks
 
 pytestmark = pytest.mark.timeout(300)

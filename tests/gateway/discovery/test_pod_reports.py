@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from partway.gateway.client import PartwayError, connect
-from partway.gateway.discovery.unreachable_pods import UnreachablePods
+from partway.gateway.discovery.pod_reports import PodReports
 from partway.gateway.fleet.discovered.source import FoundInstance
 from partway.gateway.network.dialling import Address
 from tests.gateway.cluster.fake_api_server import failure
@@ -25,8 +25,8 @@ def pod(number: int, key: str = "") -> FoundInstance:
 
 
 @pytest.fixture
-async def reports(client, clock) -> AsyncIterator[UnreachablePods]:
-    reports = UnreachablePods(client, "gateway-1", clock, lambda: 1_790_000_000.0)
+async def reports(client, clock) -> AsyncIterator[PodReports]:
+    reports = PodReports(client, "gateway-1", clock, lambda: 1_790_000_000.0)
     yield reports
     await reports.aclose()
 

@@ -39,7 +39,7 @@ class _Pod(NamedTuple):
     uid: str
 
 
-class UnreachablePods:
+class PodReports:
     """Reports the pods that this gateway cannot reach, and withdraws each report in time.
 
     One task sends the changes, one after the other. A report that the API server refuses is logged,
