@@ -91,6 +91,10 @@ class Unreachable(Exception):
         self.asked = asked
 
 
+class Silent(Unreachable):
+    """The server's host gives no sign of life; a live one refuses what it does not accept."""
+
+
 class Untrusted(Unreachable):
     """The server's certificate is not trusted.
 
@@ -219,12 +223,12 @@ def not_connected(error: OSError) -> Unreachable:
         return OutOfDescriptors(os.strerror(error.errno))
     # Not strerror: asyncio's says "Connect call failed", whatever the reason.
     why = os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
-    return Unreachable(why)
+    return Silent(why) if error.errno in SILENCE else Unreachable(why)
 
 
 def not_accepted(timeout: float) -> Unreachable:
     why = f"no connection was accepted within {timeout * 1000:g} ms (connect_timeout)"
-    return Unreachable(why)
+    return Silent(why)
 
 
 async def _resolved(address: Address) -> Sequence[_Found]:

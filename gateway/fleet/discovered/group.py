@@ -118,11 +118,11 @@ class DiscoveredGroup:
 
     def stop(self) -> None:
         """Follow the source no longer, and let all instances drain."""
+        for each in self.instances:
+            each.stop()  # which withdraws its report
         if self._following is not None:
             self._following.stop()
             self._following = None
-        for each in self.instances:
-            each.stop()
 
     def hasten(self) -> None:
         for each in self.instances:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from partway.gateway.fleet.discovered.source import FoundInstance
 from partway.gateway.fleet.endpoint import Endpoint, Place, Variant
-from partway.gateway.fleet.health.ping_answer import BadStatus
+from partway.gateway.fleet.health.ping_answer import BadStatus, Silence
 from partway.gateway.fleet.instance_context import InstanceContext
 from partway.gateway.fleet.limits import CUT_TIMEOUT, EXTRA_PING_AFTER
 from partway.gateway.fleet.routing.router import InstanceLoad, RoutedInstance
@@ -28,7 +28,8 @@ class DiscoveredInstance:
 
     1. It takes streams while its source calls it ready and this gateway can reach it.
     2. The source judges its health. The gateway pings it only after a failed dial, until an answer
-       comes. Misses in a row take it out of rotation, and any valid answer brings it back.
+       comes. Misses in a row take it out of rotation, and any valid answer brings it back. It is
+       reported only while its host is silent: a live host restarts the container itself.
     3. If it is being stopped, or its source does not have it any more, it drains: open streams go
        on until they end, at most for a stream's lifetime. A source that has it again revives it.
     4. A dead host sends no word of its end. So the host is asked on each open connection as soon as
@@ -37,8 +38,8 @@ class DiscoveredInstance:
     Args:
         id: used in logs; no other instance of this gateway has it at the same time.
         on_change: called when its state or health has changed.
-        on_reachable: called with a trouble when this gateway cannot reach it; without one when the
-            gateway can again.
+        on_reachable: called with a trouble when its host is silent to this gateway; without one
+            when that is over.
 
     Attributes:
         found: what its source has said of it last.
@@ -75,6 +76,7 @@ class DiscoveredInstance:
         self._draining: asyncio.Task[None] | None = None
         self._missed = 0
         self._trouble = ""  # of the last ping
+        self._is_reported = False
         self._checking: asyncio.Task[None] | None = None
         self._next_check = 0.0
         load.on_idle = self._unloaded.set
@@ -232,8 +234,7 @@ class DiscoveredInstance:
     def _end_checks(self) -> None:
         if self._checking is not None:
             self._checking.cancel()
-        if not self._is_reachable:
-            self._on_reachable(self.found, "")
+        self._report(is_silent=False)
 
     async def _answers(self) -> bool:
         """Ping it once, and take note of the result."""
@@ -245,10 +246,16 @@ class DiscoveredInstance:
         answers = trouble is None or isinstance(trouble, BadStatus)
         self._missed = 0 if answers else self._missed + 1
         self._trouble = "" if answers else str(trouble)
+        self._report(is_silent=isinstance(trouble, Silence) and not self._is_reachable)
         if self._is_reachable is not was_reachable:
-            self._on_reachable(self.found, self._trouble)
             self._changed()
         return answers
+
+    def _report(self, *, is_silent: bool) -> None:
+        """Have it reported while its host is silent."""
+        if is_silent is not self._is_reported:
+            self._is_reported = is_silent
+            self._on_reachable(self.found, self._trouble if is_silent else "")
 
     # --- Changes ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from partway.gateway.fleet.endpoint import Endpoint, Place, places
-from partway.gateway.fleet.health.ping_answer import BadStatus, NoAnswer, PingAnswer, cut
+from partway.gateway.fleet.health.ping_answer import BadStatus, NoAnswer, PingAnswer, Silence, cut
 from partway.gateway.fleet.health.ping_socket import ask_by_socket
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.fleet.platform_interface import PING
@@ -17,6 +17,7 @@ from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT, CONTAINER_TLS_TIME
 from partway.gateway.network.dialling import (
     Address,
     OutOfDescriptors,
+    Silent,
     Unreachable,
     ip_family,
     reach,
@@ -68,6 +69,8 @@ async def ping(
             status = await _ask("POST", route, address, clock, tls, left, connect_timeout)
     except OutOfDescriptors:
         raise
+    except Silent as error:
+        return Silence(error)
     except Unreachable as error:
         return str(error)
     except NoAnswer as error:

@@ -23,6 +23,12 @@ class BadStatus(str):
     __slots__ = ()
 
 
+class Silence(str):
+    """The trouble with a container whose host gives no sign of life."""
+
+    __slots__ = ()
+
+
 class NoAnswer(Exception):
     """The answer is not valid HTTP; the message says why."""
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from partway.gateway.fleet.health.ping_answer import BadStatus
+from partway.gateway.fleet.health.ping_answer import BadStatus, Silence
 from partway.gateway.fleet.routing.session_affinity import StickySession
 from partway.gateway.network.dialling import OutOfDescriptors
 from partway.gateway.network.silent_hosts import silent_hosts
@@ -224,7 +224,7 @@ class TestPings:
     async def test_misses_take_it_out_and_an_answer_brings_it_back(self, of):
         await of.apply(discovered())
         await of.sources.say(found(1), found(2))
-        of.troubles["10.0.0.1"] = "no route to host"
+        of.troubles["10.0.0.1"] = Silence("no route to host")
         of.router.load("echo-chat-pod-1-key-1").on_unreachable()
         await of.advance(1.5)
         assert of.hosts() == ["10.0.0.1", "10.0.0.2"]
@@ -237,6 +237,27 @@ class TestPings:
         await of.advance(2)
         assert of.hosts() == ["10.0.0.1", "10.0.0.2"]
         assert of.sources.of().unreachable == {}
+
+    async def test_one_that_refuses_connections_is_not_reported(self, of):
+        """Its host is alive, and restarts it."""
+        await of.apply(discovered())
+        await of.sources.say(found(1), found(2))
+        of.troubles["10.0.0.1"] = "Connection refused"
+        of.router.load("echo-chat-pod-1-key-1").on_unreachable()
+        await of.advance(5)
+        assert of.hosts() == ["10.0.0.2"]
+        assert of.sources.of().unreachable == {}
+
+    async def test_the_report_of_one_that_is_let_go_is_withdrawn(self, of):
+        await of.apply(discovered())
+        await of.sources.say(found(1))
+        of.troubles["10.0.0.1"] = Silence("no route to host")
+        of.router.load("echo-chat-pod-1-key-1").on_unreachable()
+        await of.advance(5)
+        followed = of.sources.of()
+        assert followed.unreachable
+        of.fleet.remove("echo")
+        assert not followed.unreachable
 
     async def test_an_answer_with_another_status_shows_that_it_is_reachable(self, of):
         await of.apply(discovered())
@@ -266,7 +287,7 @@ class TestPings:
     async def test_one_that_is_gone_is_pinged_no_more_and_its_report_is_withdrawn(self, of):
         await of.apply(discovered())
         await of.sources.say(found(1))
-        of.troubles["10.0.0.1"] = "no route to host"
+        of.troubles["10.0.0.1"] = Silence("no route to host")
         of.router.load("echo-chat-pod-1-key-1").on_unreachable()
         await of.advance(5)
         with_reports = of.sources.of()
