@@ -60,9 +60,8 @@ class LiveGateways:
         self.on_change: Callable[[], object] = lambda: None
 
     def count(self, number: int) -> None:
-        """Take note of their number; at least this gateway is there."""
-        number = max(1, number)
-        if number != self.number:
+        """Take note of their number; 0 says nothing, since this gateway is there."""
+        if number not in (0, self.number):
             self.number = number
             self.on_change()
 

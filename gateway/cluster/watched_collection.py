@@ -7,7 +7,6 @@ import logging
 import math
 import random
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -91,8 +90,7 @@ class WatchedCollection:
     async def aclose(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait((self._task,))
 
     def take(self, changed: ClusterObject) -> None:
         """Take an object from the answer to a write, ahead of its event.
@@ -117,6 +115,10 @@ class WatchedCollection:
             except ClusterError as error:
                 self.away_at = self._clock.time()
                 await self._pause(error)
+            except Exception as error:  # an answer of a form that nobody foresaw: begin anew
+                log.exception(LogLine("a watch has failed", collection=self.collection.path))
+                self._version = ""
+                await self._pause(WatchBroken(f"{type(error).__name__}: {error}"))
             else:
                 if not is_alive:
                     await self._pause(None)

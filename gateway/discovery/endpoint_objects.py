@@ -25,7 +25,8 @@ class EndpointObjects:
     """Has the fleet run an endpoint for each Endpoint object of a namespace.
 
     1. An endpoint has the name that its object's spec gives, or else the object's own name.
-    2. The Service of a destination has the name of its DeployedModel.
+    2. The Service of a destination has the name of its DeployedModel, and the operator has made it
+       for this endpoint. So an object reaches neither other endpoints' models nor other Services.
     3. Of several objects with one name the oldest counts. A name that the settings or the API have
        stays theirs. The log names each object that is set aside.
 
@@ -153,7 +154,9 @@ def endpoint_from(found: ClusterObject, settings: Settings) -> Endpoint:
     metadata = found["metadata"]
     name = str(spec.get("id") or spec.get("userProvidedID") or metadata["name"])
     check_name(name)
-    variants = tuple(_variants(spec.get("destinations") or (), metadata["namespace"], settings))
+    variants = tuple(
+        _variants(name, spec.get("destinations") or (), metadata["namespace"], settings)
+    )
     names = [each.name for each in variants]
     if not names or len(set(names)) < len(names):
         said = ", ".join(names) or "none"
@@ -165,7 +168,7 @@ def endpoint_from(found: ClusterObject, settings: Settings) -> Endpoint:
 
 
 def _variants(
-    destinations: Iterable[ClusterObject], namespace: str, settings: Settings
+    endpoint: str, destinations: Iterable[ClusterObject], namespace: str, settings: Settings
 ) -> Iterable[Variant]:
     there = [*destinations]
     only = 100 if len(there) == 1 else 0
@@ -173,7 +176,7 @@ def _variants(
         model = str(each["serviceRef"]["name"])
         check_name(model)
         yield Variant(
-            source=Discovered(f"{namespace}/{model}"),
+            source=Discovered(f"{namespace}/{model}", endpoint=endpoint),
             name=model,
             weight=float(each.get("trafficPercentage", only)),
             times=settings.times,

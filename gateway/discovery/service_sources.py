@@ -15,6 +15,7 @@ from partway.gateway.cluster.endpoint_slices import (
     find_instances,
     service_of,
 )
+from partway.gateway.cluster.model_labels import ENDPOINT_LABEL
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
 from partway.gateway.discovery.limits import RETRY_LONGEST, RETRY_SHORTEST, UNREADY_DOUBT
 from partway.gateway.fleet.discovered.source import FoundInstance, FoundInstances
@@ -71,9 +72,7 @@ class ServiceSources:
         """Follow the Service of a source, which is in this process's namespace by default."""
         place, name = self.place_of(source.service)
         self.watch(place)
-        return FollowedService(
-            self._namespaces[place], name, source.port, on_change, self._on_reachable
-        )
+        return FollowedService(self._namespaces[place], name, source, on_change, self._on_reachable)
 
     def place_of(self, service: str) -> tuple[str, str]:
         """Return the namespace and the name of a Service."""
@@ -103,12 +102,12 @@ class FollowedService:
         self,
         namespace: _Namespace,
         name: str,
-        port: int | str | None,
+        source: Discovered,
         on_change: Callable[[FoundInstances], object],
         on_reachable: OnReachable,
     ) -> None:
         self.name = name
-        self.port = port
+        self.source = source
         self._namespace = namespace
         self._on_change = on_change
         self._on_reachable = on_reachable
@@ -258,9 +257,16 @@ class _Namespace:
         if service is None:
             trouble = f"there is no Service {followed.name!r} in the namespace {self.name!r}"
             return FoundInstances(trouble=trouble, is_refused=True)
+        wanted = followed.source.endpoint
+        if wanted and (service["metadata"].get("labels") or {}).get(ENDPOINT_LABEL) != wanted:
+            trouble = (
+                f"the Service {followed.name!r} was not made for the endpoint {wanted!r}: the "
+                f"DeployedModel {followed.name!r} must name it in its endpointPath"
+            )
+            return FoundInstances(trouble=trouble, is_refused=True)
         slices = self._by_service.get(followed.name, {}).values()
         try:
-            found = find_instances(service, slices, followed.port)
+            found = find_instances(service, slices, followed.source.port)
         except ServiceRefused as error:
             return FoundInstances(trouble=str(error), is_refused=True)
         instances = tuple(map(_instance, found.instances))

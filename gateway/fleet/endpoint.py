@@ -80,10 +80,12 @@ class Discovered:
     Attributes:
         service: the name of all of them in that system.
         port: their port, by number or by name; None for their only one.
+        endpoint: the endpoint that the service must have been made for; empty for any service.
     """
 
     service: str
     port: int | str | None = None
+    endpoint: str = ""
 
 
 #: The source of one container.

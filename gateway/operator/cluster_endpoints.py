@@ -22,12 +22,11 @@ from partway.gateway.cluster.answers import (
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
+from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
 from partway.gateway.operator.cluster_errors import ClusterUnavailable, unavailable
 from partway.gateway.operator.deployment_status import deployment_readiness, has_ready_endpoint
 from partway.gateway.operator.model_deployments import (
-    ENDPOINT_LABEL,
-    MODEL_LABEL,
     Manifest,
     ModelDataAccess,
     in_place_of,
@@ -163,9 +162,9 @@ class ClusterEndpoints:
                 self._troubles[model.name] = str(taken)
                 return
             except ClusterRefusal as refusal:
+                self._troubles[model.name] = str(refusal)
                 if refusal.status not in _FOR_GOOD:
                     raise
-                self._troubles[model.name] = str(refusal)
                 return
 
     async def _have_object(
@@ -206,7 +205,7 @@ class ClusterEndpoints:
         )
         used = [model for model, share in wanted.shares.items() if share]
         states = [self._readiness(model) for model in used]
-        if any(map(self._serves, (*used, *wanted.missing))):
+        if any(self._serves(each, wanted.name) for each in (*used, *wanted.missing)):
             others = next((each.message for each in states if not each.is_ready), "")
             said = "; ".join(filter(None, (ENDPOINT_MESSAGE, absent or others)))
             return Readiness(RESOURCE_READY, said, is_ready=True)
@@ -225,9 +224,12 @@ class ClusterEndpoints:
         deployment = self._copies.deployments.objects.get(ObjectKey(self._namespace, model))
         return deployment_readiness(deployment, self._slices_of(model), self._pods_of(model))
 
-    def _serves(self, model: str) -> bool:
+    def _serves(self, model: str, endpoint: str) -> bool:
         """Whether a gateway finds an instance of a DeployedModel, of whichever version."""
-        return has_ready_endpoint(self._slices_of(model))
+        service = self._copies.services.objects.get(ObjectKey(self._namespace, model), {})
+        labels = service.get("metadata", {}).get("labels") or {}
+        is_of_endpoint = labels.get(ENDPOINT_LABEL) == endpoint
+        return is_of_endpoint and has_ready_endpoint(self._slices_of(model))
 
     def _slices_of(self, model: str) -> Iterator[ClusterObject]:
         return _labelled(self._copies.slices, _SERVICE_LABEL, model)

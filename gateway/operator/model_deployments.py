@@ -12,15 +12,12 @@ from partway.gateway.apis.kubernetes.custom_object import CustomObject
 from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
 from partway.gateway.apis.kubernetes.schemas import Cause
 from partway.gateway.cluster.answers import ClusterObject
+from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL, PREFIX
 from partway.gateway.fleet.limits import PING_TIMEOUT, START_TIMEOUT, STOP_GRACE
 from partway.gateway.fleet.platform_interface import OF_VERTEX, PING, PORT, PORT_VARIABLE
-from partway.gateway.operator.pod_options import PREFIX, PodOptions, pod_options
+from partway.gateway.operator.pod_options import PodOptions, pod_options
 
 Manifest = dict[str, Any]
-
-#: The label of all that belongs to a DeployedModel, and selects its pods.
-MODEL_LABEL: Final = f"{PREFIX}model"
-ENDPOINT_LABEL: Final = f"{PREFIX}endpoint"
 
 #: The label of a pod that gateways cannot reach. Its node gets no further pod while it lasts.
 UNREACHABLE_LABEL: Final = f"{PREFIX}unreachable"
@@ -281,7 +278,7 @@ def _fetching(place: str, data: ModelDataAccess) -> Manifest:
     container: Manifest = {
         "name": "model-data",
         "image": data.image,
-        "args": ["fetch", place, f"{_DATA_ROOM}/model"],
+        "args": ["fetch", _literal(place), f"{_DATA_ROOM}/model"],
         "volumeMounts": [{"name": _DATA, "mountPath": _DATA_ROOM}],
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from partway.gateway.apis.kubernetes.schemas import Cause
+from partway.gateway.cluster.model_labels import PREFIX
 from partway.gateway.plain_text import cut, safe
-
-#: The beginning of the names of our annotations and labels.
-PREFIX: Final = "partway.dev/"
 
 _SHOWN: Final = 64
 _MAX_REPLICAS: Final = 1000

@@ -44,7 +44,9 @@ def test_a_share_is_divided_by_the_live_gateways(share, gateways, part):
     of = Quota(QuotaLimits(1000, share), gateways=live)
     live.count(gateways)
     assert admitted(of) == part
-    live.count(0)  # this one is there
+    live.count(0)  # nobody is ready, which says nothing of their number
+    assert admitted(of) == 0
+    live.count(1)
     assert admitted(of) == share - part
     assert of.used == share
 

@@ -15,6 +15,9 @@ from tests.gateway.fleet.waiting import eventually, soon
 
 PODS = Collection("v1", "pods", "default")
 
+#: A follower fails at it.
+ODD = "odd"
+
 
 class Followed:
     def __init__(self, client, clock) -> None:
@@ -23,6 +26,8 @@ class Followed:
         self.copy = WatchedCollection(client, PODS, clock, self._told)
 
     def _told(self, key, now, before) -> None:
+        if now and now["spec"] == ODD:
+            raise KeyError("containers")
         self.told.append((key.name, now and now["spec"], before and before["spec"]))
 
     def specs(self) -> dict[str, object]:
@@ -109,6 +114,14 @@ async def test_after_410_the_differences_are_told(followed, server):
 async def test_an_event_that_is_too_large_is_listed(followed, server):
     put(server, "b", "x" * MAX_EVENT)
     await followed.until({"a": 1, "b": "x" * MAX_EVENT})
+
+
+async def test_after_an_object_of_another_form_it_begins_anew(followed, server, caplog):
+    server.put("v1", "pods", {"metadata": {"name": "odd"}, "spec": ODD})
+    await eventually(lambda: "a watch has failed" in caplog.text)
+    put(server, "b", 2)
+    await followed.until({"a": 1, "b": 2, "odd": ODD})
+    await eventually(lambda: followed.copy.trouble == "")
 
 
 async def test_while_the_server_is_away_the_copy_stays(followed, server, caplog):

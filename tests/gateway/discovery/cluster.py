@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from partway.gateway.cluster.model_labels import ENDPOINT_LABEL
 from partway.gateway.fleet.endpoint import Discovered, Endpoint, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
@@ -45,8 +46,10 @@ class Cluster:
         self._up.push_async_callback(container.aclose)
         return container
 
-    def service(self, name: str = "chat", **spec: object) -> None:
-        self.server.put("v1", "services", {"metadata": {"name": name}, "spec": spec})
+    def service(self, name: str = "chat", *, endpoint: str = "chat", **spec: object) -> None:
+        """Have a Service, with the label of a DeployedModel of an endpoint."""
+        metadata = {"name": name, "labels": {ENDPOINT_LABEL: endpoint}}
+        self.server.put("v1", "services", {"metadata": metadata, "spec": spec})
 
     def slice(self, pod: str, service: str = "chat", **conditions: bool) -> None:
         """Have a pod in a slice of a Service, with these conditions."""

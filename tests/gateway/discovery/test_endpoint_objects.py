@@ -56,6 +56,20 @@ async def test_an_object_is_an_endpoint_with_its_shares(cluster):
     await eventually(lambda: not gateway.fleet.describe())
 
 
+async def test_an_object_reaches_no_model_of_another_endpoint(cluster):
+    await cluster.container("secret")
+    cluster.service("secret", endpoint="other")
+    cluster.slice("secret", service="secret")
+    cluster.endpoint(secret=100)
+    gateway = await cluster.gateway(endpoints=True)
+    await eventually(lambda: gateway.fleet.status("chat"))
+    await eventually(lambda: gateway.fleet.status("chat").reason)
+    assert "was not made for the endpoint 'chat'" in gateway.fleet.status("chat").reason
+    assert not pods_of(gateway)
+    cluster.service("secret", endpoint="chat")
+    await eventually(lambda: pods_of(gateway) == {"secret"})
+
+
 async def test_a_gateway_is_ready_once_the_cluster_has_told(cluster):
     cluster.service("one")
     cluster.endpoint(one=100)
@@ -129,7 +143,7 @@ def test_the_name_of_the_spec_counts(given):
     )
     assert endpoint.name == "own"
     (variant,) = endpoint.variants
-    assert (variant.source, variant.weight) == (Discovered("models/m"), 100)
+    assert (variant.source, variant.weight) == (Discovered("models/m", endpoint="own"), 100)
 
 
 @pytest.mark.parametrize(

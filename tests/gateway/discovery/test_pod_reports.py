@@ -11,7 +11,8 @@ import pytest
 from partway.gateway.client import PartwayError, connect
 from partway.gateway.discovery.pod_reports import PodReports
 from partway.gateway.fleet.discovered.source import FoundInstance
-from partway.gateway.network.dialling import Address
+from partway.gateway.fleet.health import ping
+from partway.gateway.network.dialling import Address, Silent
 from tests.gateway.cluster.fake_api_server import failure
 from tests.gateway.discovery.cluster import Cluster, pods_of, url_of
 from tests.gateway.fleet.waiting import eventually
@@ -88,7 +89,11 @@ async def test_a_refused_report_is_logged_once_and_the_next_one_is_sent(reports,
     assert caplog.text.count("it is forbidden") == 1
 
 
-async def test_a_gateway_reports_a_pod_that_takes_no_connection(anyio_backend, no_leaks):
+async def test_a_gateway_reports_a_pod_whose_host_is_silent(anyio_backend, no_leaks, monkeypatch):
+    async def silent(*_, **__):
+        raise Silent("No route to host")
+
+    monkeypatch.setattr(ping, "ask_by_socket", silent)
     async with AsyncExitStack() as up:
         cluster = Cluster(up)
         await cluster.start()

@@ -263,10 +263,13 @@ async def test_a_status_of_another_hand_is_replaced(cluster):
         await until_reasons(cluster, one="Progressing")
 
 
-async def test_what_the_server_finds_invalid_is_said(cluster):
+@pytest.mark.parametrize("status", [422, 403])
+async def test_what_the_server_refuses_is_said(cluster, status):
+    """A 403 comes from admission webhooks and quotas, too."""
+
     def fault(asked):
         is_ours = (asked.method, asked.path.rpartition("/")[2]) == ("POST", "deployments")
-        return failure(422, "Invalid", "the name is too long") if is_ours else None
+        return failure(status, "Invalid", "the name is too long") if is_ours else None
 
     cluster.fault = fault
     async with kept(cluster):

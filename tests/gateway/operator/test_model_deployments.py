@@ -220,6 +220,14 @@ def test_model_data_are_fetched():
     assert "envFrom" not in pod(given, ModelDataAccess("image"))["initContainers"][0]
 
 
+def test_a_place_of_model_data_takes_nothing_from_the_environment():
+    """The init container has a secret there, which a place would tell its server."""
+    given = a_model()
+    given["spec"]["modelSpec"]["artifactLocation"] = "s3://bucket/$(AWS_SECRET_ACCESS_KEY)/"
+    (fetching,) = pod(given)["initContainers"]
+    assert fetching["args"][1] == "s3://bucket/$$(AWS_SECRET_ACCESS_KEY)/"
+
+
 def test_replicas_are_others_affair_unless_they_are_given():
     for given, replicas in ((a_model(), 5), (annotated(a_model(), replicas="2"), 2)):
         _, wanted = made(given)
