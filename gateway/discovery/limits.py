@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Seconds between two tries of a request that the API server has not answered: the first wait,
-#: which doubles, and the longest one.
-RETRY_SHORTEST: Final = 0.25
-RETRY_LONGEST: Final = 8.0
-
 #: Seconds in which a gateway that stops withdraws its reports of unreachable pods.
 WITHDRAWAL_TIMEOUT: Final = 2.0
 

@@ -20,7 +20,8 @@ from partway.gateway.cluster.answers import (
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
-from partway.gateway.discovery.limits import RETRY_LONGEST, RETRY_SHORTEST, WITHDRAWAL_TIMEOUT
+from partway.gateway.cluster.limits import RETRY_LONGEST, RETRY_SHORTEST
+from partway.gateway.discovery.limits import WITHDRAWAL_TIMEOUT
 from partway.gateway.fleet.discovered.source import FoundInstance
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause, time_limit

@@ -15,9 +15,10 @@ from partway.gateway.cluster.endpoint_slices import (
     find_instances,
     service_of,
 )
+from partway.gateway.cluster.limits import RETRY_LONGEST, RETRY_SHORTEST
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
-from partway.gateway.discovery.limits import RETRY_LONGEST, RETRY_SHORTEST, UNREADY_DOUBT
+from partway.gateway.discovery.limits import UNREADY_DOUBT
 from partway.gateway.fleet.discovered.source import FoundInstance, FoundInstances
 from partway.gateway.fleet.endpoint import Discovered
 from partway.gateway.network.dialling import Address

@@ -22,6 +22,7 @@ from partway.gateway.cluster.answers import (
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
+from partway.gateway.cluster.endpoint_slices import SERVICE_LABEL
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
 from partway.gateway.operator.cluster_errors import ClusterUnavailable, unavailable
@@ -35,9 +36,6 @@ from partway.gateway.operator.model_deployments import (
     manifests,
 )
 from partway.gateway.timing.clock import Clock
-
-#: The label of an EndpointSlice with its Service's name.
-_SERVICE_LABEL: Final = "kubernetes.io/service-name"
 
 _SLICES: Final = "discovery.k8s.io"
 
@@ -95,7 +93,7 @@ class ClusterEndpoints:
         self._copies = _Copies(
             self._copy("apps/v1", "deployments"),
             self._copy("v1", "services"),
-            self._copy(f"{_SLICES}/{version}", "endpointslices", _SERVICE_LABEL),
+            self._copy(f"{_SLICES}/{version}", "endpointslices", SERVICE_LABEL),
             self._copy("v1", "pods", MODEL_LABEL),
         )
 
@@ -118,7 +116,7 @@ class ClusterEndpoints:
     ) -> None:
         found = now or before or {}
         labels = found["metadata"].get("labels") or {}
-        name = labels.get(_SERVICE_LABEL) or labels.get(MODEL_LABEL) or key.name
+        name = labels.get(SERVICE_LABEL) or labels.get(MODEL_LABEL) or key.name
         model = self._objects.find(DEPLOYED_MODEL, self._namespace, name)
         # A DeployedModel that was deleted, or is refused, may still have served.
         endpoint = labels.get(ENDPOINT_LABEL) if model is None else endpoint_of(model)
@@ -232,7 +230,7 @@ class ClusterEndpoints:
         return is_of_endpoint and has_ready_endpoint(self._slices_of(model))
 
     def _slices_of(self, model: str) -> Iterator[ClusterObject]:
-        return _labelled(self._copies.slices, _SERVICE_LABEL, model)
+        return _labelled(self._copies.slices, SERVICE_LABEL, model)
 
     def _pods_of(self, model: str) -> Iterator[ClusterObject]:
         return _labelled(self._copies.pods, MODEL_LABEL, model)
