@@ -21,6 +21,7 @@ from partway.gateway.workers.messages import (
     Applied,
     CutInstance,
     Drained,
+    GatewayState,
     GiveMetrics,
     Hasten,
     HoldRequests,
@@ -29,7 +30,6 @@ from partway.gateway.workers.messages import (
     InstanceUnreachable,
     KeepOnly,
     Listen,
-    SetReadiness,
     ToParent,
     ToWorker,
     UseSignature,
@@ -98,7 +98,7 @@ class WorkersFront:
         gateway = self._gateway
         self._tables.begin()
         gateway.router.on_cut = lambda *cut: self._send(CutInstance(*cut))
-        gateway.fleet.on_readiness = gateway.gateways.on_change = self._tell_readiness
+        gateway.fleet.on_readiness = gateway.gateways.on_change = self._tell_state
         gateway.status.page_of_all = self._pages.page
         silent_hosts.on_suspected = self._tell_suspected
         self._slots += await self._made_slots(self._requests.open())
@@ -260,12 +260,12 @@ class WorkersFront:
 
     def started(self, slot: Slot) -> None:
         self._tables.started(slot)
-        slot.send(self._readiness)
+        slot.send(self._state)
         slot.send(Listen())
 
     def resumed(self, slot: Slot) -> None:
         self._tables.resumed(slot)
-        slot.send(self._readiness)
+        slot.send(self._state)
         self._has_begun(slot)
 
     def _has_begun(self, slot: Slot) -> None:
@@ -321,14 +321,14 @@ class WorkersFront:
         return self._gateway.fleet.is_ready or not self._supervision.is_first
 
     @property
-    def _readiness(self) -> SetReadiness:
-        return SetReadiness(self._is_ready, self._gateway.gateways.number)
+    def _state(self) -> GatewayState:
+        return GatewayState(self._is_ready, self._gateway.gateways.number)
 
     def _tell_suspected(self, host: str, port: int) -> None:
         self._send(HostSuspected(host, port))
 
-    def _tell_readiness(self) -> None:
-        self._send(self._readiness)
+    def _tell_state(self) -> None:
+        self._send(self._state)
 
     def _endpoint_ended(self, known: Collection[str]) -> None:
         self._send(KeepOnly(tuple(known)))

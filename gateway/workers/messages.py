@@ -47,7 +47,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     """
 
 
-class SetReadiness(msgspec.Struct, frozen=True, tag="readiness"):
+class GatewayState(msgspec.Struct, frozen=True, tag="readiness"):
     """The state of the whole gateway.
 
     Attributes:
@@ -122,7 +122,7 @@ class SignatureAnswer(msgspec.Struct, frozen=True, tag="signature"):
 ToWorker: TypeAlias = (
     Table
     | Welcome
-    | SetReadiness
+    | GatewayState
     | Listen
     | CutInstance
     | KeepOnly

@@ -31,6 +31,7 @@ from partway.gateway.workers.messages import (
     CutInstance,
     Drain,
     Drained,
+    GatewayState,
     GiveMetrics,
     Hasten,
     HostSuspected,
@@ -39,7 +40,6 @@ from partway.gateway.workers.messages import (
     KeepOnly,
     Listen,
     Retire,
-    SetReadiness,
     SignatureAnswer,
     Table,
     ToWorker,
@@ -180,7 +180,7 @@ class GatewayWorker(Core):
                 self._apply(message)
             case Welcome():
                 self._tell_all()
-            case SetReadiness(is_ready, gateways):
+            case GatewayState(is_ready, gateways):
                 self._is_ready = is_ready
                 self.gateways.count(gateways)
             case CutInstance(instance, is_lost):

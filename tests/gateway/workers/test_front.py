@@ -22,12 +22,12 @@ from partway.gateway.workers.front import WorkersFront
 from partway.gateway.workers.messages import (
     Applied,
     Drained,
+    GatewayState,
     HoldRequests,
     HostSuspected,
     InstanceIdle,
     InstanceUnreachable,
     KeepOnly,
-    SetReadiness,
     Table,
 )
 from partway.gateway.workers.shared_counts import SharedRows
@@ -253,8 +253,8 @@ async def test_news_of_a_forgotten_instance_makes_no_load(scene):
 
 async def test_workers_hear_how_many_gateways_divide_a_share(scene):
     scene.gateway.gateways.count(3)
-    scene.front._tell_readiness()
-    assert [each.sent for each in scene.slots] == [[SetReadiness(True, 3)]] * 2
+    scene.front._tell_state()
+    assert [each.sent for each in scene.slots] == [[GatewayState(True, 3)]] * 2
 
 
 async def test_a_missed_dial_reaches_the_instance(scene):

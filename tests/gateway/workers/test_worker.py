@@ -22,11 +22,11 @@ from partway.gateway.workers.messages import (
     CutInstance,
     Drain,
     Drained,
+    GatewayState,
     GiveMetrics,
     HostSuspected,
     Listen,
     Retire,
-    SetReadiness,
     ToParent,
     Welcome,
     WorkerCheck,
@@ -224,5 +224,5 @@ async def test_a_drain_is_over_for_the_next_parent_too(scene):
 
 
 async def test_it_divides_shares_by_the_gateways_that_its_parent_counts(scene):
-    await scene.answer(SetReadiness(True, 3), WorkerCheck())
+    await scene.answer(GatewayState(True, 3), WorkerCheck())
     assert scene.worker.gateways.part_of(300) == 100
