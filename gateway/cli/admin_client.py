@@ -175,6 +175,7 @@ def ask(
         raise gone(directory, error) from None
     if answer.status >= http.client.BAD_REQUEST:
         said = whole(directory, answer)
+        connection.close()
         try:
             why = str(json.loads(said)["Message"])
         except (ValueError, TypeError, KeyError):
