@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.apis.asynchronous.limits import INLINE_BYTES
+from partway.gateway.fleet.launchers.process import free_port
 from tests.gateway.cli.test_serve_full_disk import PATIENCE, Gateway, ask_for_endpoint, until
 
 #: As many bytes as a body may have, of all values.
@@ -54,7 +55,7 @@ def test_a_body_has_its_exact_bytes_after_a_kill_and_after_a_restore(gateway, tm
     answers = tmp_path / "answers"
     answers.mkdir()
     write_settings(gateway, "unready")
-    gateway.start()
+    gateway.start(port=free_port())
     ask_for_endpoint(gateway)
     send(gateway, "one")
     gateway.stop(signal.SIGKILL)

@@ -555,7 +555,8 @@ def test_a_killed_worker_loses_its_own_streams_alone(gateway):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_drain_reaches_the_streams_of_all(gateway, number):
+def test_a_drain_reaches_the_streams_of_all(start, container, number):
+    gateway = start("--endpoint", f"echo={container}", PARTWAY_SHUTDOWN_GRACE="1")
     with ExitStack() as stack:
         streams = opened(gateway, stack, 12)
         gateway.process.send_signal(number)

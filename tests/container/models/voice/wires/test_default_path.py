@@ -25,7 +25,7 @@ async def test_a_session_is_created_before_the_client_sends_anything():
         ("synthesize_session.update", {"session": {}}, "conversation.created"),
         ("input_audio_buffer.commit", {"final": True}, "transcription.done"),
         ("session.update", {"session": {"type": "realtime"}}, "session.updated"),
-        ("response.create", {}, "response.created"),
+        ("response.create", {"response": {"output_modalities": ["text"]}}, "response.created"),
     ],
 )
 async def test_the_first_message_chooses_the_dialect(kind, members, answer):
