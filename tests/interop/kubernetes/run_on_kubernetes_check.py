@@ -55,7 +55,7 @@ exec "$PYTHON" -m partway "$@"
 if [ "$1" = uninstall ]; then exec kubectl delete --namespace models -f "$HERE/chart.yaml"; fi
 for word in "$@"; do
     case "$word" in
-    upgrade | --install | --create-namespace | --reuse-values) ;;
+    upgrade | --install | --create-namespace | --reset-then-reuse-values) ;;
     *) words+=("$word") ;;
     esac
 done
