@@ -260,6 +260,13 @@ def test_the_sample_is_an_object_of_ours():
         assert each["apiVersion"] == known[each["kind"]].api_version
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_job_of_a_transform_is_of_kubernetes(version):
+    job = yaml.safe_load((FOLDER / "transform-job.yaml").read_text("utf-8"))
+    assert job["kind"] == "Job"
+    assert faults([job], version) == []
+
+
 #: A text for each annotation of a DeployedModel that has an effect on its manifests.
 ANNOTATIONS = {
     "replicas": "2",

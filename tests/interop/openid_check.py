@@ -88,9 +88,9 @@ async def envoy(folder: Path, config: str) -> AsyncIterator[int]:
     """Run Envoy on a free port; yield the port."""
     file = folder / "envoy.yaml"
     file.write_text(config)
-    command = [str(Path(sys.executable).with_name("envoy")), "--concurrency", "1"]
-    command += ["-c", str(file), "--admin-address-path", str(folder / "admin")]
     log, admin = folder / "envoy.log", folder / "admin"
+    command = [str(Path(sys.executable).with_name("envoy")), "--concurrency", "1"]
+    command += ["-c", str(file), "--admin-address-path", str(admin)]
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)
     try:

@@ -5,21 +5,26 @@ The API server is older than the chart, so Helm renders for a newer one, and kub
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from aiohttp import web
 
 from partway import connect_sync
 from tests.conftest import ROOT
+from tests.gateway.object_server import ObjectServer
 from tests.interop.helm import helm
 from tests.interop.kubernetes.cluster import IMAGES, Cluster
 from tests.interop.kubernetes.control_plane import Refused, until
@@ -34,7 +39,6 @@ FURTHER = f"""
 streamLifetime: {LIFETIME}
 gateway: {{endSeconds: {BEFORE_SIGTERM}}}
 podDisruptionBudgets: false
-networkPolicies: true
 """
 
 #: The page's images, as the Dockerfile makes them.
@@ -43,8 +47,9 @@ _PAGE_IMAGES = {
     "registry.example/partway": IMAGES["echo"],
 }
 
-#: Programs of the page, as far as they are not there: no engine, an old API server for Helm, and
-#: nodes that forward no port. The real Helm renders, and the real kubectl does all else.
+#: Programs of the pages, as far as they are not there: no engine, an old API server for Helm, nodes
+#: that forward no port and show no log, no names of Services, and a store of objects on this
+#: machine. The real Helm renders, and the real kubectl does all else.
 PROGRAMS = {
     "docker": """
 [ "$1" = run ] || exit 0
@@ -63,7 +68,11 @@ done
 kubectl apply --namespace models -f "$HERE/chart.yaml"
 """,
     "kubectl": """
-case "$*" in *port-forward*) exit 0 ;; esac
+case "$*" in
+*port-forward* | *" logs "*) exit 0 ;;
+*"secret generic transform"*) set -- "$@" $STORE ;;
+*"apply -f -") exec "$KUBECTL" "$@" < <(sed "s#http://partway-gateway:8090#${PARTWAY_URL:-}#") ;;
+esac
 exec "$KUBECTL" "$@"
 """,
     "partway": """
@@ -75,7 +84,7 @@ ENDPOINT = "endpoints.aiplatform.gdc.goog/chat"
 
 
 class Page:
-    """Runs blocks of the page in a shell, against a cluster."""
+    """Runs blocks of the pages in a shell, against a cluster."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         for name, script in PROGRAMS.items():
@@ -83,7 +92,8 @@ class Page:
             program.write_text(f"#!/bin/bash\nset -euo pipefail\n{script}", "utf-8")
             program.chmod(0o755)
         (folder / "further.yaml").write_text(FURTHER, "utf-8")
-        self._blocks = blocks("how-to/run-on-kubernetes.md", "sh")
+        pages = ("how-to/run-on-kubernetes.md", "how-to/transform.md")
+        self._blocks = [block for page in pages for block in blocks(page, "sh")]
         self._environment = {
             "PATH": f"{folder}:{os.environ['PATH']}",
             "HOME": str(folder),
@@ -139,17 +149,22 @@ def objects(cluster: Cluster, path: str) -> list[dict[str, Any]]:
     return found
 
 
-def gateways(cluster: Cluster) -> list[str]:
-    """The URLs of the gateways that their slices call ready."""
+def addresses(cluster: Cluster, service: str) -> set[str]:
+    """The pods of a Service that its slices call ready."""
     slices = objects(cluster, "/apis/discovery.k8s.io/v1beta1/namespaces/models/endpointslices")
-    return [
-        f"http://{address}:8090"
+    return {
+        address
         for each in slices
-        if each["metadata"]["labels"]["kubernetes.io/service-name"] == "partway-gateways"
+        if each["metadata"]["labels"]["kubernetes.io/service-name"] == service
         for endpoint in each["endpoints"] or ()
         if endpoint["conditions"].get("ready") is not False
         for address in endpoint["addresses"]
-    ]
+    }
+
+
+def gateways(cluster: Cluster) -> list[str]:
+    """The URLs of the gateways that are ready."""
+    return [f"http://{each}:8090" for each in sorted(addresses(cluster, "partway-gateways"))]
 
 
 def status(url: str) -> int:
@@ -214,6 +229,69 @@ def test_the_operator_leaves_the_number_of_pods_to_kubectl(ready: Cluster) -> No
     assert all('variant="echo"' in labels for labels in metric(url, "partway_instance_outstanding"))
     ready.kubectl(*scaling, "--replicas=1")
     until(lambda: instances() == 1, "the gateway keeps pods that are gone")
+
+
+@contextmanager
+def objects_at(host: str) -> Iterator[tuple[ObjectServer, int]]:
+    """A store of objects that pods reach, and its port."""
+    store = ObjectServer(key_id="KEY/")
+    application = web.Application(client_max_size=2**20)
+    application.router.add_route("*", "/{path:.*}", store.answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    loop = asyncio.new_event_loop()
+
+    async def listen() -> int:
+        await runner.setup()
+        await web.TCPSite(runner, host, 0).start()
+        port: int = runner.addresses[0][1]
+        return port
+
+    serving = Thread(target=loop.run_forever)
+    serving.start()
+    try:
+        yield store, asyncio.run_coroutine_threadsafe(listen(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        serving.join()
+        loop.close()
+
+
+def test_a_job_transforms_files_with_all_pods(ready: Cluster, page: Page) -> None:
+    """By the section of the page on batch transform; the gateway finds the pods."""
+    scaling = ("scale", "--namespace", "models", "deployment/echo")
+    ready.kubectl(*scaling, "--replicas=3")
+    url = gateways(ready)[0]
+    until(lambda: len(metric(url, "partway_instance_outstanding")) == 3, "it has not three")
+    until(lambda: len(addresses(ready, "echo")) == 3, "there are no three pods")
+    pods = addresses(ready, "echo")
+
+    def asked() -> dict[str, float]:
+        """The requests that each pod has had."""
+        return {
+            pod: metric(f"http://{pod}:8080", "partway_container_begun_total")['{kind="request"}']
+            for pod in pods
+        }
+
+    before = asked()
+    questions = {f"questions/{number:02}.csv": f"{number},1\n".encode() for number in range(60)}
+    host = ready.url.removeprefix("https://").replace(".0.2:6443", ".0.1")
+    with objects_at(host) as (store, port):
+        store.buckets["models"] = dict(questions)
+        variables = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ALLOW_HTTP": "true"}
+        literals = " ".join(f"--from-literal={name}={value}" for name, value in variables.items())
+        page.run("job/transform", PARTWAY_URL=url, STORE=literals)
+    (log,) = ready.logs.glob("models.transform-*.log")
+    assert "60 files: 60 done; 60 records" in log.read_text("utf-8")
+    answers = {
+        key.replace("answers", "questions").removesuffix(".out"): value
+        for key, value in store.buckets["models"].items()
+        if key.startswith("answers/")
+    }
+    assert answers == questions
+    assert all(found > before[pod] for pod, found in asked().items())
+    ready.kubectl(*scaling, "--replicas=1")
+    ready.kubectl("delete", "--namespace", "models", "job/transform")
 
 
 def test_both_operators_are_ready_and_miss_no_right(ready: Cluster) -> None:
