@@ -50,7 +50,7 @@ def rendered(**policies: object) -> tuple[Object, ...]:
 def labels_of(objects: tuple[Object, ...], deployment: str) -> Object:
     """The labels of a Deployment's pods; the operator's are those of a model."""
     if deployment == "model":
-        _, made = manifests(a_model({}), ModelDataAccess())
+        *_, made = manifests(a_model({}), ModelDataAccess())
     else:
         (made,) = (
             each
