@@ -48,8 +48,8 @@ _PAGE_IMAGES = {
 }
 
 #: Programs of the pages, as far as they are not there: no engine, an old API server for Helm, nodes
-#: that forward no port and show no log, no names of Services, and a store of objects on this
-#: machine. The real Helm renders, and the real kubectl does all else.
+#: that forward no port, run no further command and show no log, no names of Services, and a store
+#: of objects on this machine. The real Helm renders, and the real kubectl does all else.
 PROGRAMS = {
     "docker": """
 [ "$1" = run ] || exit 0
@@ -58,18 +58,25 @@ exec "$PYTHON" -m partway "$@"
 """,
     "helm": """
 if [ "$1" = uninstall ]; then exec kubectl delete --namespace models -f "$HERE/chart.yaml"; fi
-for word in "$@"; do
-    case "$word" in
+while [ $# -gt 0 ]; do
+    case "$1" in
     upgrade | --install | --create-namespace | --reset-then-reuse-values) ;;
-    *) words+=("$word") ;;
+    --set | --set-file)
+        printf '%s\\n' "$1" "$2" >>"$HERE/values-of-before"
+        shift
+        ;;
+    *) words+=("$1") ;;
     esac
+    shift
 done
-"$HELM" template "${words[@]}" --kube-version 1.37 --values "$HERE/further.yaml" >"$HERE/chart.yaml"
+mapfile -t values <"$HERE/values-of-before"
+further=(--kube-version 1.37 --values "$HERE/further.yaml")
+"$HELM" template "${words[@]}" "${further[@]}" "${values[@]}" >"$HERE/chart.yaml"
 kubectl apply --namespace models -f "$HERE/chart.yaml"
 """,
     "kubectl": """
 case "$*" in
-*port-forward* | *" logs "*) exit 0 ;;
+*port-forward* | *" logs "* | *" exec "*) exit 0 ;;
 *"secret generic transform"*) set -- "$@" $STORE ;;
 *"apply -f -") exec "$KUBECTL" "$@" < <(sed "s#http://partway-gateway:8090#${PARTWAY_URL:-}#") ;;
 esac
@@ -84,7 +91,11 @@ ENDPOINT = "endpoints.aiplatform.gdc.goog/chat"
 
 
 class Page:
-    """Runs blocks of the pages in a shell, against a cluster."""
+    """Runs blocks of the pages in a shell, against a cluster.
+
+    Attributes:
+        folder: the current folder of their commands, which looks like a checkout.
+    """
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         for name, script in PROGRAMS.items():
@@ -92,6 +103,8 @@ class Page:
             program.write_text(f"#!/bin/bash\nset -euo pipefail\n{script}", "utf-8")
             program.chmod(0o755)
         (folder / "further.yaml").write_text(FURTHER, "utf-8")
+        self.folder = folder
+        (folder / "docs").symlink_to(ROOT / "docs")
         pages = ("how-to/run-on-kubernetes.md", "how-to/transform.md")
         self._blocks = [block for page in pages for block in blocks(page, "sh")]
         self._environment = {
@@ -112,7 +125,7 @@ class Page:
             capture_output=True,
             text=True,
             check=False,
-            cwd=ROOT,
+            cwd=self.folder,
             env=self._environment | variables,
             timeout=200,
         )
@@ -377,9 +390,59 @@ def test_an_account_may_do_no_more(
     assert refused.value.status == 403, json.dumps(str(refused.value))
 
 
-def test_the_page_removes_all(ready: Cluster, page: Page) -> None:
+PRINCIPALS = """
+[[principals]]
+name = "caller"
+tokens = ["a-token-of-sixteen-characters-or-more"]
+"""
+
+
+def test_the_page_says_how_a_model_is(ready: Cluster, page: Page) -> None:
+    said = page.run("primaryCondition")
+    assert '"reason":"Ready"' in said.replace(" ", "")
+    assert "app.kubernetes.io/managed-by=partway-operator" in said
+
+
+def test_the_page_changes_an_installation(ready: Cluster, page: Page) -> None:
+    """Each of its upgrades keeps the values of those before."""
+    page.run("--replicas=3")
+    until(lambda: len(gateways(ready)) == 3, "there are no three gateways")
+    until(lambda: len(addresses(ready, "echo")) == 3, "there are no three pods of the model")
+    (page.folder / "principals.toml").write_text(PRINCIPALS, "utf-8")
+    page.run("image.tag=")
+    page.run("streamLifetime=")
+    page.run("cat >settings.toml")
+    assert ready.url.split("/")[2].partition(":")[0] in page.run("modelsNotTo")
+    page.run("operatorFrom")
+    page.run("create secret generic principals")
+
+    def is_closed() -> bool:
+        """Whether no gateway answers a stranger."""
+        urls = gateways(ready)
+        return len(urls) == 3 and {status(f"{url}/v2/models/chat") for url in urls} == {401}
+
+    until(is_closed, "a stranger may use a gateway")
+    pods = [
+        each["spec"]["containers"][0]
+        for each in objects(ready, "/api/v1/namespaces/models/pods")
+        if each["metadata"]["labels"].get("app.kubernetes.io/component") == "gateway"
+        and "deletionTimestamp" not in each["metadata"]
+    ]
+    assert {each["image"] for each in pods} == {"registry.example/partway-gateway:0.1.1"}
+    lifetime = {"name": "PARTWAY_LIFETIME", "value": "3600"}
+    assert all(lifetime in each["env"] for each in pods)
+    settings = ready.ask("GET", "/api/v1/namespaces/models/configmaps/partway-gateway")["data"]
+    assert "max_streams = 20000" in settings["partway.toml"]
+    url = gateways(ready)[0]
+    with connect_sync(url, "chat", token="a-token-of-sixteen-characters-or-more") as stream:
+        stream.send_text("hello")
+        stream.end_input()
+        assert [part.payload for part in stream] == [b"hello"]
+
+
+def test_the_page_removes_all(installed: Cluster, page: Page) -> None:
     page.run("helm uninstall")
     models = "namespaces/models"
-    until(lambda: not objects(ready, f"/api/v1/{models}/pods"), "pods are left in the cluster")
-    assert objects(ready, f"/apis/apps/v1/{models}/deployments") == []
-    assert objects(ready, f"/api/v1/{models}/services") == []
+    until(lambda: not objects(installed, f"/api/v1/{models}/pods"), "pods are left in the cluster")
+    assert objects(installed, f"/apis/apps/v1/{models}/deployments") == []
+    assert objects(installed, f"/api/v1/{models}/services") == []
