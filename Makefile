@@ -300,7 +300,7 @@ kubernetes-tools:
 			echo "make interop-kubernetes needs $${tool%:*}: apt-get install $${tool\#*:}" >&2; exit 1; }; done
 
 manifests: manifests-python $(VENV)/installed-test $(VENV)/installed-bench  ## render the Helm chart, validate it offline, and stream by its routes; needs node and npm; MANIFESTS_PYTHON is an interpreter that has kubernetes-validate
-	MANIFESTS_PYTHON=$(abspath $(MANIFESTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/manifests_check.py tests/interop/gateway_api_check.py
+	MANIFESTS_PYTHON=$(abspath $(MANIFESTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/manifests_check.py tests/interop/network_policies_check.py tests/interop/gateway_api_check.py
 
 manifests-python:
 	@[ -x "$(MANIFESTS_PYTHON)" ] || { \

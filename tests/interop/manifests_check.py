@@ -23,7 +23,10 @@ from typing import Any
 import pytest
 import yaml
 
+from partway.gateway.apis.grpc.manifest import MANIFEST as GRPC
 from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, KINDS, CustomObject
+from partway.gateway.apis.openai.manifest import MANIFEST as OPENAI
+from partway.gateway.apis.openapi.descriptions import DESCRIPTIONS, STATUS
 from partway.gateway.operator import custom_resource_definitions, model_deployments, pod_options
 from tests.conftest import ROOT
 from tests.gateway.tls.peers import write_pair
@@ -39,8 +42,12 @@ VERSIONS = ("1.36", "1.37")
 
 OPEN = {"insecure": True}
 CLOSED = {"principalsSecret": "principals", "tlsSecret": "certificate"}
+PEERS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
 FURTHER = {
-    "networkPolicies": True,
+    "networkPolicies": {
+        **dict.fromkeys(("gatewaysFrom", "operatorFrom", "modelsFrom", "modelsTo"), PEERS),
+        "modelsNotTo": ["10.0.0.1/32", "fd00:10::1/128"],
+    },
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
 }
 ROUTES = {"httpRoute": True, "tlsRoute": True, "hostnames": ["streams.example"]}
@@ -52,6 +59,16 @@ CASES: dict[str, dict[str, Any]] = {
         "gateway": OPEN,
         "operator": {"enabled": False},
         "podDisruptionBudgets": False,
+        "networkPolicies": {"enabled": False},
+    },
+    "behind a load balancer": {
+        "gateway": {
+            **CLOSED,
+            "service": {
+                "type": "LoadBalancer",
+                "annotations": {"example.com/internal": "true"},
+            },
+        },
     },
     "with a proxy made for it, scaled by KEDA": {
         **FURTHER,
@@ -78,11 +95,7 @@ CASES: dict[str, dict[str, Any]] = {
             "nodeSelector": {"pool": "gateways"},
             "tolerations": [{"key": "gateways", "operator": "Exists"}],
             "priorityClassName": "streams",
-            "service": {
-                "type": "LoadBalancer",
-                "annotations": {"example.com/internal": "true"},
-                "httpAppProtocol": "kubernetes.io/ws",
-            },
+            "service": {"httpAppProtocol": "kubernetes.io/ws"},
         },
         "operator": {
             "args": ["--log-level", "debug"],
@@ -104,7 +117,13 @@ Manifest = dict[str, Any]
 CHART_IN_PAGES = "docs/examples/kubernetes/partway"
 
 #: Words of an upgrade that a rendering has no use for.
-UPGRADING = {"--install", "--reuse-values", "--create-namespace", "--namespace", "models"}
+UPGRADING = {
+    "--install",
+    "--reset-then-reuse-values",
+    "--create-namespace",
+    "--namespace",
+    "models",
+}
 
 
 def commands() -> Iterator[tuple[str, str]]:
@@ -241,6 +260,13 @@ def test_the_sample_is_an_object_of_ours():
         assert each["apiVersion"] == known[each["kind"]].api_version
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_job_of_a_transform_is_of_kubernetes(version):
+    job = yaml.safe_load((FOLDER / "transform-job.yaml").read_text("utf-8"))
+    assert job["kind"] == "Job"
+    assert faults([job], version) == []
+
+
 #: A text for each annotation of a DeployedModel that has an effect on its manifests.
 ANNOTATIONS = {
     "replicas": "2",
@@ -305,15 +331,33 @@ def test_the_definitions_are_of_kubernetes(version):
             {"gateway": OPEN, "autoscaling": {"keda": True, "horizontalPodAutoscaler": True}},
             "are both set",
         ),
-        ({"gateway": OPEN, "gatewayApi": {"httpRoute": True}}, "a route needs a Gateway"),
+        ({"gateway": CLOSED, "gatewayApi": {"httpRoute": True}}, "a route needs a Gateway"),
         (
-            {"gateway": OPEN, "gatewayApi": {"tlsRoute": True, "className": "envoy"}},
+            {
+                "gateway": {"principalsSecret": "principals"},
+                "gatewayApi": {"tlsRoute": True, "className": "envoy"},
+            },
             "set gateway.tlsSecret",
         ),
         (
-            {"gateway": OPEN, "gatewayApi": {"httpRoute": True, "className": "envoy"}},
+            {"gateway": CLOSED, "gatewayApi": {"httpRoute": True, "className": "envoy"}},
             "gatewayApi.certificateSecret is empty",
         ),
+        (
+            {
+                "gateway": {**CLOSED, "service": {"type": "NodePort"}},
+                "gatewayApi": {"httpRoute": True, "parentRefs": [{"name": "public"}]},
+            },
+            "set gateway.service.type=ClusterIP",
+        ),
+        ({"gateway": {**OPEN, "service": {"type": "LoadBalancer"}}}, "type=LoadBalancer would let"),
+        ({"gateway": {**OPEN, "service": {"type": "NodePort"}}}, "type=NodePort would let"),
+        ({"gateway": OPEN, "gatewayApi": {"httpRoute": True}}, "gatewayApi.httpRoute would let"),
+        (
+            {"gateway": {**OPEN, "tlsSecret": "certificate"}, "gatewayApi": {"tlsRoute": True}},
+            "gatewayApi.tlsRoute would let",
+        ),
+        ({"gateway": OPEN, "networkPolicies": {"modelsNotTo": ["10.0.0.1"]}}, "pattern"),
     ],
 )
 def test_values_that_cannot_work_are_refused(values, says):
@@ -324,7 +368,7 @@ def test_values_that_cannot_work_are_refused(values, says):
 
 @pytest.mark.parametrize(("page", "command"), list(commands()))
 def test_each_command_of_a_page_sets_what_the_chart_has(page, command, tmp_path):
-    """An upgrade keeps the values of the installation, which has no authentication here."""
+    """An upgrade keeps the values of the installation, which has authentication here."""
     settings = tmp_path / "settings.toml"
     settings.write_text("max_streams = 20000", "utf-8")
     words = [word for word in shlex.split(command) if word not in UPGRADING]
@@ -332,7 +376,7 @@ def test_each_command_of_a_page_sets_what_the_chart_has(page, command, tmp_path)
     rest = words[4:]
     rest = [word.replace("=settings.toml", f"={settings}") for word in rest]
     if not any("gateway.insecure" in word or "gateway.principalsSecret" in word for word in rest):
-        rest += ["--set", "gateway.insecure=true"]
+        rest += ["--set", "gateway.principalsSecret=principals"]
     done = template(*rest)
     assert done.returncode == 0, done.stderr
     assert list(yaml.safe_load_all(done.stdout))
@@ -425,12 +469,38 @@ def test_clients_of_http_2_get_a_port_that_says_so():
         port["port"]: port for port in the(case, "Service", "partway-gateway")["spec"]["ports"]
     }
     first, second = the(case, "HTTPRoute", "partway")["spec"]["rules"]
-    assert {match["headers"][0]["value"] for match in first["matches"]} == {
-        "application/vnd.amazon.eventstream",
-        "application/grpc",
-    }
     assert ports[first["backendRefs"][0]["port"]]["appProtocol"] == "kubernetes.io/h2c"
     assert "appProtocol" not in ports[second["backendRefs"][0]["port"]]
+
+
+def published(rule: Manifest) -> set[str]:
+    """The paths of a rule, of those that are published with all below them."""
+    paths = [match["path"] for match in rule["matches"]]
+    assert {path["type"] for path in paths} == {"PathPrefix"}
+    return {path["value"] for path in paths}
+
+
+def test_a_route_publishes_the_paths_of_clients_and_no_others():
+    route = the("with a proxy made for it, scaled by KEDA", "HTTPRoute", "partway")
+    first, second = route["spec"]["rules"]
+    assert published(first) == {f"/{each}" for each in GRPC.grpc_services} | {"/endpoints"}
+    (stream,) = (match for match in first["matches"] if "headers" in match)
+    assert stream["path"]["value"] == "/endpoints"
+    assert stream["headers"] == [
+        {"name": "content-type", "value": "application/vnd.amazon.eventstream"}
+    ]
+    paths = tuple(f"{each}/" for each in published(second))
+    for each in DESCRIPTIONS:
+        is_of_clients = each.tag != STATUS and each.path != "/"
+        assert f"{each.path}/".startswith(paths) == is_of_clients, each.path
+    assert all(path.fullmatch("/openai/v1/models") for path in OPENAI.paths)
+    assert "/openai/" in paths
+
+
+def test_a_public_service_has_tls_alone():
+    spec = the("behind a load balancer", "Service", "partway-gateway")["spec"]
+    assert spec["type"] == "LoadBalancer"
+    assert [port["port"] for port in spec["ports"]] == [8443]
 
 
 def test_an_autoscaler_alone_says_how_many():

@@ -88,17 +88,16 @@ async def envoy(folder: Path, config: str) -> AsyncIterator[int]:
     """Run Envoy on a free port; yield the port."""
     file = folder / "envoy.yaml"
     file.write_text(config)
+    log, admin = folder / "envoy.log", folder / "admin"
     command = [str(Path(sys.executable).with_name("envoy")), "--concurrency", "1"]
-    command += ["-c", str(file), "--admin-address-path", str(folder / "admin")]
-    log = folder / "envoy.log"
+    command += ["-c", str(file), "--admin-address-path", str(admin)]
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)
     try:
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
-            while not (folder / "admin").exists():
+            while not (admin.exists() and (address := admin.read_text().strip())):
                 assert process.returncode is None, log.read_text()[-2000:]
                 await asyncio.sleep(0.05)
-            address = (folder / "admin").read_text().strip()
             async with session.get(f"http://{address}/listeners?format=json") as answer:
                 found = await answer.json()
         yield found["listener_statuses"][0]["local_address"]["socket_address"]["port_value"]
