@@ -44,6 +44,7 @@ class KeptNamespace:
 
     Args:
         wall_clock: returns epoch seconds.
+        is_first: whether no other process has kept it before.
     """
 
     def __init__(
@@ -52,6 +53,8 @@ class KeptNamespace:
         settings: PodSettings,
         clock: Clock,
         wall_clock: Callable[[], float],
+        *,
+        is_first: bool = True,
     ) -> None:
         self._server = server
         self._settings = settings
@@ -67,12 +70,14 @@ class KeptNamespace:
         self._controller = EndpointController(
             self._objects, self._endpoints, clock, wall_clock, settings.domain
         )
+        self._is_first = is_first
         self._copies: tuple[WatchedCollection, ...] = ()
+        self._further_copies: tuple[WatchedCollection, ...] = ()
 
     @property
     def copies(self) -> Collection[WatchedCollection]:
         """The collections that are followed."""
-        return self._copies
+        return (*self._copies, *self._further_copies)
 
     async def run(self) -> None:
         """Keep the namespace until cancelled."""
@@ -82,15 +87,18 @@ class KeptNamespace:
             await self._prepared()
             if self._settings.gateways:
                 gateways = self._gateway_pods()
-                gateways.start()
-            unreachable = UnreachablePods(self._server, self._endpoints.pods, self._clock)
+                unreachable = self._unreachable_pods(gateways)
+                self._further_copies = (gateways.slices, unreachable.reports.copy)
             self._copies = (*self._objects.copies, *self._endpoints.copies)
             for copy in self._copies:
                 copy.start()
             for copy in self._copies:
                 await copy.listed.wait()
             self._controller.start()
-            unreachable.start()
+            if gateways is not None:
+                gateways.start()
+            if unreachable is not None:
+                unreachable.start()
             await asyncio.Event().wait()
         finally:
             if unreachable is not None:
@@ -105,6 +113,12 @@ class KeptNamespace:
     def _gateway_pods(self) -> GatewayPods:
         version = self._endpoints.slices_version
         return GatewayPods(self._server, self._settings.gateways, version, self._clock)
+
+    def _unreachable_pods(self, gateways: GatewayPods) -> UnreachablePods:
+        pods = self._endpoints.pods
+        made = UnreachablePods(self._server, pods, gateways, self._clock, is_first=self._is_first)
+        self._endpoints.on_pod_change = gateways.on_change = made.look
+        return made
 
     async def _prepared(self) -> None:
         while True:

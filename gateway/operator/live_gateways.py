@@ -25,9 +25,9 @@ class GatewayPods:
     Args:
         service: NAME or NAMESPACE/NAME; by default in the server's own namespace.
         slices: the API version of slices, such as ``discovery.k8s.io/v1``.
-        on_change: called after each change.
 
     Attributes:
+        on_change: called after each change.
         slices: the slices of that Service alone.
     """
 
@@ -37,13 +37,13 @@ class GatewayPods:
         service: str,
         slices: str,
         clock: Clock,
-        on_change: Callable[[], object] = lambda: None,
     ) -> None:
+        self.on_change: Callable[[], object] = lambda: None
         place, _, self._name = service.rpartition("/")
         namespace = place or server.settings.namespace
         labels = f"{SERVICE_LABEL}={self._name}"
         collection = Collection(slices, "endpointslices", namespace, labels)
-        self.slices = WatchedCollection(server, collection, clock, lambda *_: on_change())
+        self.slices = WatchedCollection(server, collection, clock, lambda *_: self.on_change())
 
     def start(self) -> None:
         """Follow the slices until :meth:`aclose`."""
