@@ -37,8 +37,8 @@ def agreed(reports: Iterable[ClusterObject]) -> list[ReportedPod]:
 class CountedReports:
     """Follows the reports of a namespace, and removes those that no gateway renews.
 
-    A report counts for REPORT_LIFETIME after each change, by this process's own clock. What the
-    first list has may be old, so it counts from its next change on.
+    A report counts for REPORT_LIFETIME after each change, by this process's own clock. One of the
+    first list may be old, so it counts from its next change on.
 
     Args:
         on_change: called after each change.
