@@ -299,13 +299,13 @@ kubernetes-tools:
 		PATH=$$PATH:/usr/sbin command -v $${tool%:*} >/dev/null || { \
 			echo "make interop-kubernetes needs $${tool%:*}: apt-get install $${tool\#*:}" >&2; exit 1; }; done
 
-manifests: manifests-python $(VENV)/installed-test $(VENV)/installed-bench  ## render the Helm chart, validate it offline, and stream by its routes; needs node and npm; MANIFESTS_PYTHON is an interpreter that has kubernetes-validate
-	MANIFESTS_PYTHON=$(abspath $(MANIFESTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/manifests_check.py tests/interop/network_policies_check.py tests/interop/gateway_api_check.py
+manifests: manifests-python $(VENV)/installed-test $(VENV)/installed-bench  ## render the Helm chart, validate it offline, and stream by its routes; needs node and npm; MANIFESTS_PYTHON is an interpreter that has kubernetes-validate and cel-python
+	MANIFESTS_PYTHON=$(abspath $(MANIFESTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/manifests_check.py tests/interop/network_policies_check.py tests/interop/report_limits_check.py tests/interop/gateway_api_check.py
 
 manifests-python:
 	@[ -x "$(MANIFESTS_PYTHON)" ] || { \
-		echo "make manifests needs an interpreter with kubernetes-validate, 110 MB:" >&2; \
-		echo "  python3 -m venv validate && validate/bin/pip install kubernetes-validate==1.37.0" >&2; \
+		echo "make manifests needs an interpreter with kubernetes-validate and cel-python, 110 MB:" >&2; \
+		echo "  python3 -m venv validate && validate/bin/pip install kubernetes-validate==1.37.0 cel-python==0.5.0" >&2; \
 		echo "  make manifests MANIFESTS_PYTHON=validate/bin/python" >&2; exit 1; }
 
 interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## test with the SageMaker Python SDK, versions 2 and 3

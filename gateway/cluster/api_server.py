@@ -7,6 +7,7 @@ API weigh far more than the few calls that are made here.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import socket
@@ -63,14 +64,15 @@ class ApiServer:
     except that the API server has refused its token.
 
     Args:
-        check_write: called before each change is sent; an error that it raises prevents the change.
+        check_write: called before each change is sent, and returns the seconds in which the change
+            must be answered. An error that it raises prevents the change.
     """
 
     def __init__(
         self,
         settings: ClusterSettings,
         clock: Clock,
-        check_write: Callable[[], None] = lambda: None,
+        check_write: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self.settings = settings
         self._check_write = check_write
@@ -253,7 +255,7 @@ class ApiServer:
     ) -> dict[str, Any]:
         asked = f"{method} {path}"
         if method != "GET":
-            self._check_write()
+            seconds = min(seconds, self._check_write())
         with self._understood(asked):
             async with self._limited(asked, seconds):
                 answer = await self._send(method, path, query, body, kind)

@@ -44,6 +44,9 @@ class Leadership:
         name: the Lease's name, the same for all processes.
         identity: this process's name, such as its pod's.
         wall_clock: returns epoch seconds, for people who read the Lease.
+
+    Attributes:
+        is_first: whether this process made the Lease, so that no other one has acted before.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Leadership:
         self._identity = identity
         self._clock = clock
         self._wall_clock = wall_clock
+        self.is_first = False
         self._good_until = 0.0
         self._seen = ""
         self._seen_at = 0.0
@@ -70,14 +74,17 @@ class Leadership:
         """Whether this process may act now."""
         return self._clock.time() < self._good_until
 
-    def check_write(self) -> None:
-        """Refuse a change of a process that may not act, as after it was stopped for a while.
+    def check_write(self) -> float:
+        """Return the seconds in which a change must be answered, while this process may act.
+
+        It may act no more if it was stopped for a while.
 
         Raises:
             ClusterAway: the lease is not held.
         """
         if not self.is_held:
             raise ClusterAway("this process does not hold the lease any more; it changes nothing")
+        return self._left()
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Work whenever the lease is held, until cancelled; then give the lease back.
@@ -132,9 +139,11 @@ class Leadership:
 
     async def _tried(self) -> ClusterObject | None:
         """Take the lease if it is free; return None if another one holds it."""
+        self.is_first = False
         try:
             found = await self._server.get(self._leases, self._name, seconds=LEASE_REQUEST)
         except NoSuchObject:
+            self.is_first = True
             made = {
                 "apiVersion": _API_VERSION,
                 "kind": "Lease",

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+#: Seconds between two renewals of a report. The operator drops a report that does not change for
+#: three times as long (REPORT_LIFETIME in gateway/operator/limits.py).
+REPORT_RENEWAL: Final = 10.0
+
+#: Reports of one gateway. A gateway that cannot reach more pods reports none of them: it is likely
+#: cut off itself, and a full renewal should take a second or two of the API server.
+MAX_REPORTS: Final = 100
+
 #: Seconds in which a gateway that stops withdraws its reports of unreachable pods.
 WITHDRAWAL_TIMEOUT: Final = 2.0
 

@@ -31,9 +31,9 @@ log = logging.getLogger("partway.cluster")
 #: The API group of slices, and its versions that are understood, the newest first.
 _GROUP, _VERSIONS = "discovery.k8s.io", ("v1", "v1beta1")
 
-#: Called with an instance's namespace, the instance, and why this gateway cannot reach it; empty if
-#: it can again.
-OnReachable = Callable[[str, FoundInstance, str], object]
+#: Called with the teller, an instance's namespace, the instance, and why the teller cannot reach
+#: it; empty if it can again.
+OnReachable = Callable[[object, str, FoundInstance, str], object]
 
 
 class ServiceSources:
@@ -121,7 +121,7 @@ class FollowedService:
         return self._namespace.trouble
 
     def tell_reachable(self, instance: FoundInstance, trouble: str) -> None:
-        self._on_reachable(self._namespace.name, instance, trouble)
+        self._on_reachable(self, self._namespace.name, instance, trouble)
 
     def stop(self) -> None:
         self._namespace.followed.remove(self)

@@ -14,10 +14,11 @@ from partway.gateway.fleet.health.ping_pace import PingPace
 from partway.gateway.fleet.health.rules import InstanceRules
 from partway.gateway.fleet.instance_context import InstanceContext, Making
 from partway.gateway.fleet.launchers.launcher import LaunchError, Loss, RunningContainer
-from partway.gateway.fleet.limits import CUT_TIMEOUT
+from partway.gateway.fleet.limits import CUT_TIMEOUT, UNREACHABLE_TIMEOUT
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.network.dialling import OutOfDescriptors
+from partway.gateway.timing.clock import Timer
 from partway.gateway.timing.deadlines import before, first_of, time_limit
 from partway.log_lines import LogLine, TextLines
 
@@ -97,6 +98,7 @@ class Instance:
         start = making.start
         self._slow_start = None if start is None else start(self._clock, self._warn_of_slow_start)
         self._loss: Loss | None = None
+        self._giving_up: Timer | None = None  # while it cannot be reached
         self._told = asyncio.Event()
         self._hastened = asyncio.Event()
         self._unloaded = asyncio.Event()
@@ -213,14 +215,15 @@ class Instance:
             self._happens(Happening.TOLD_TO_STOP)
             return
         self._pass_output(running)
-        running.watch(lambda: self._lost(running.loss))
-        self._lost(running.loss)
+        running.watch(lambda: self._lost(running))
+        self._lost(running)
         self.place = self._place_of(running)
         self._happens(Happening.LAUNCHED)
         ended = asyncio.create_task(running.wait(), name=f"end of {self.id}")
         try:
             await self._live_with(running, ended, began)
         finally:
+            self._stop_giving_up()
             running.kill()
             await ended
 
@@ -239,7 +242,7 @@ class Instance:
                 self._around.launched(self._endpoint, self._variant.name, seconds)
             self._served_since = self._clock.time()
             self._happens(Happening.READY)
-            self._lost(running.loss)
+            self._lost(running)
             await self._until(ended, self._watch())
         if ended.done():
             self.start_failure = StartFailure.ENDED
@@ -393,12 +396,16 @@ class Instance:
             ),
         )
 
-    def _lost(self, loss: Loss | None) -> None:
+    def _lost(self, running: RunningContainer) -> None:
         """Take nothing while it is lost; streams on one that cannot be reached end at once.
 
         Of several containers one may be gone, and the others being killed.
         """
-        self._loss = loss
+        loss = self._loss = running.loss
+        if loss is not Loss.UNREACHABLE:
+            self._stop_giving_up()
+        elif self._giving_up is None:
+            self._giving_up = self._clock.call_later(UNREACHABLE_TIMEOUT, self._give_up, running)
         if loss is Loss.UNREACHABLE:
             if self.state is InstanceState.IN_SERVICE:
                 self._happens(Happening.UNREACHABLE)
@@ -410,6 +417,16 @@ class Instance:
                 self._pace.hurry()
             else:
                 self._happens(Happening.READY)
+
+    def _give_up(self, running: RunningContainer) -> None:
+        """End one that could not be reached for long, so that it is replaced."""
+        self._log(logging.WARNING, "instance given up", seconds=round(UNREACHABLE_TIMEOUT))
+        running.kill()
+
+    def _stop_giving_up(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
 
 
 def _attached(variant: Variant) -> Collection[str]:

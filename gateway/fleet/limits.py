@@ -29,6 +29,10 @@ STOP_GRACE: Final = 30.0
 #: call. Docker waits 10 s for it.
 KILL_TIMEOUT: Final = 5.0
 
+#: For an instance that cannot be reached to come back, unless its launcher calls it gone before.
+#: Then it is killed and replaced (Kubernetes tolerates an unreachable node for 300 s).
+UNREACHABLE_TIMEOUT: Final = 300.0
+
 #: For an answer to ``/ping`` (clause 1.1-2).
 PING_TIMEOUT: Final = 2.0
 

@@ -26,7 +26,7 @@ NEEDED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("", "services"): (*_READ, "create", "update"),
     ("discovery.k8s.io", "endpointslices"): _READ,
     ("", "pods"): (*_READ, "patch", "delete"),
-    (UNREACHABLE_POD.group, UNREACHABLE_POD.plural): _READ,
+    (UNREACHABLE_POD.group, UNREACHABLE_POD.plural): (*_READ, "delete"),
     ("coordination.k8s.io", "leases"): ("get", "create", "update"),
 }
 

@@ -24,7 +24,7 @@ from partway.gateway.cluster.answers import (
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.endpoint_slices import SERVICE_LABEL
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL
-from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
+from partway.gateway.cluster.watched_collection import ObjectKey, OnChange, WatchedCollection
 from partway.gateway.operator.cluster_errors import ClusterUnavailable, unavailable
 from partway.gateway.operator.deployment_status import deployment_readiness, has_ready_endpoint
 from partway.gateway.operator.model_deployments import (
@@ -66,6 +66,9 @@ class ClusterEndpoints:
 
     Args:
         objects: the objects of the namespace.
+
+    Attributes:
+        on_pod_change: called when a pod of a DeployedModel has changed.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class ClusterEndpoints:
     ) -> None:
         self.on_change: Callable[[str], object] = lambda _: None
         self.on_other_settings: Callable[[], object] = lambda: None
+        self.on_pod_change: Callable[[], object] = lambda: None
         self._server = server
         self._objects = objects
         self._clock = clock
@@ -94,7 +98,7 @@ class ClusterEndpoints:
             self._copy("apps/v1", "deployments"),
             self._copy("v1", "services"),
             self._copy(f"{_SLICES}/{version}", "endpointslices", SERVICE_LABEL),
-            self._copy("v1", "pods", MODEL_LABEL),
+            self._copy("v1", "pods", MODEL_LABEL, self._pod_changed),
         )
 
     @property
@@ -107,9 +111,23 @@ class ClusterEndpoints:
         """The pods of all DeployedModels."""
         return self._copies.pods
 
-    def _copy(self, api_version: str, plural: str, labels: str = "") -> WatchedCollection:
+    @property
+    def slices_version(self) -> str:
+        """The API version of slices that the server has."""
+        return self._copies.slices.collection.api_version
+
+    def _copy(
+        self, api_version: str, plural: str, labels: str = "", on_change: OnChange | None = None
+    ) -> WatchedCollection:
         collection = Collection(api_version, plural, self._namespace, labels)
-        return WatchedCollection(self._server, collection, self._clock, self._changed)
+        told = on_change or self._changed
+        return WatchedCollection(self._server, collection, self._clock, told)
+
+    def _pod_changed(
+        self, key: ObjectKey, now: ClusterObject | None, before: ClusterObject | None
+    ) -> None:
+        self._changed(key, now, before)
+        self.on_pod_change()
 
     def _changed(
         self, key: ObjectKey, now: ClusterObject | None, before: ClusterObject | None

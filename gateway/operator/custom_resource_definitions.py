@@ -20,15 +20,23 @@ UNREACHABLE_POD: Final = CustomKind(
     "partway.dev", "UnreachablePod", "unreachablepods", "unreachablepod", ()
 )
 
+#: Characters of a time.
+_TIME: Final = 40
+
 _REPORT: Final = SpecMember(
     "object",
     "A pod that a gateway cannot reach: made by the gateway, and read by the operator.",
     needed=True,
     members={
-        "pod": SpecMember("string", "The pod's name.", needed=True),
-        "podUID": SpecMember("string", "The pod's uid.", needed=True),
-        "gateway": SpecMember("string", "The gateway's own pod or host.", needed=True),
-        "since": SpecMember("string", "When the pod stopped answering, by RFC 3339.", needed=True),
+        "pod": SpecMember("string", "The pod's name.", needed=True, most=253),
+        "podUID": SpecMember("string", "The pod's uid.", needed=True, most=36),
+        "gateway": SpecMember("string", "The gateway's own pod.", needed=True, most=253),
+        "since": SpecMember(
+            "string", "When the pod stopped answering, by RFC 3339.", needed=True, most=_TIME
+        ),
+        "renewed": SpecMember(
+            "string", "When the gateway last renewed the report, by RFC 3339.", most=_TIME
+        ),
     },
 )
 
@@ -47,8 +55,11 @@ _COLUMNS: Final[Mapping[CustomKind, tuple[tuple[str, str, str], ...]]] = {
     UNREACHABLE_POD: (
         ("Pod", "string", ".spec.pod"),
         ("Gateway", "string", ".spec.gateway"),
+        ("Renewed", "date", ".spec.renewed"),
     ),
 }
+#: The words of a schema for the least and the most of a type; those of numbers are left out.
+_LIMITS: Final = {"array": ("minItems", "maxItems"), "string": ("minLength", "maxLength")}
 _AGE: Final = ("Age", "date", ".metadata.creationTimestamp")
 
 
@@ -131,7 +142,7 @@ def structural(member: SpecMember) -> dict[str, Any]:
     if member.pattern is not None:
         # The server's patterns have no named groups everywhere, and match anywhere in a string.
         schema["pattern"] = f"^(?:{_GROUP.sub('(?:', member.pattern.pattern)})$"
-    limits = ("minItems", "maxItems") if member.type == "array" else ("minimum", "maximum")
+    limits = _LIMITS.get(member.type, ("minimum", "maximum"))
     given = zip(limits, (member.least, member.most), strict=True)
     schema |= {word: limit for word, limit in given if limit is not None}
     if member.handling is Handling.REFUSED and member.type == "array":

@@ -14,6 +14,7 @@ from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.cluster_objects import ClusterObjects
 from partway.gateway.operator.limits import RETRY_INTERVAL
+from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.model_deployments import ModelDataAccess, model_faults
 from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import Clock
@@ -30,10 +31,12 @@ class PodSettings:
     Attributes:
         domain: the suffix of the domain names of endpoints that objects show.
         data: how pods get model data.
+        gateways: the Service of all gateways, NAME or NAMESPACE/NAME; empty if none is known.
     """
 
     domain: str = "localhost"
     data: ModelDataAccess = field(default_factory=ModelDataAccess)
+    gateways: str = ""
 
 
 class KeptNamespace:
@@ -41,6 +44,7 @@ class KeptNamespace:
 
     Args:
         wall_clock: returns epoch seconds.
+        is_first: whether no other process has kept it before.
     """
 
     def __init__(
@@ -49,8 +53,11 @@ class KeptNamespace:
         settings: PodSettings,
         clock: Clock,
         wall_clock: Callable[[], float],
+        *,
+        is_first: bool = True,
     ) -> None:
         self._server = server
+        self._settings = settings
         self._clock = clock
         self._objects = ClusterObjects(
             server,
@@ -63,34 +70,55 @@ class KeptNamespace:
         self._controller = EndpointController(
             self._objects, self._endpoints, clock, wall_clock, settings.domain
         )
+        self._is_first = is_first
         self._copies: tuple[WatchedCollection, ...] = ()
+        self._further_copies: tuple[WatchedCollection, ...] = ()
 
     @property
     def copies(self) -> Collection[WatchedCollection]:
         """The collections that are followed."""
-        return self._copies
+        return (*self._copies, *self._further_copies)
 
     async def run(self) -> None:
         """Keep the namespace until cancelled."""
         unreachable: UnreachablePods | None = None
+        gateways: GatewayPods | None = None
         try:
             await self._prepared()
-            unreachable = UnreachablePods(self._server, self._endpoints.pods, self._clock)
+            if self._settings.gateways:
+                gateways = self._gateway_pods()
+                unreachable = self._unreachable_pods(gateways)
+                self._further_copies = (gateways.slices, unreachable.reports.copy)
             self._copies = (*self._objects.copies, *self._endpoints.copies)
             for copy in self._copies:
                 copy.start()
             for copy in self._copies:
                 await copy.listed.wait()
             self._controller.start()
-            unreachable.start()
+            if gateways is not None:
+                gateways.start()
+            if unreachable is not None:
+                unreachable.start()
             await asyncio.Event().wait()
         finally:
             if unreachable is not None:
                 await unreachable.aclose()
+            if gateways is not None:
+                await gateways.aclose()
             await self._controller.aclose()
             await self._objects.aclose()
             for copy in self._copies:
                 await copy.aclose()
+
+    def _gateway_pods(self) -> GatewayPods:
+        version = self._endpoints.slices_version
+        return GatewayPods(self._server, self._settings.gateways, version, self._clock)
+
+    def _unreachable_pods(self, gateways: GatewayPods) -> UnreachablePods:
+        pods = self._endpoints.pods
+        made = UnreachablePods(self._server, pods, gateways, self._clock, is_first=self._is_first)
+        self._endpoints.on_pod_change = gateways.on_change = made.look
+        return made
 
     async def _prepared(self) -> None:
         while True:

@@ -16,6 +16,18 @@ SAID_CAUSES: Final = 8
 #: Gateways that must report a pod as unreachable until it is deleted.
 GATEWAYS_THAT_AGREE: Final = 2
 
+#: Seconds for which a report counts after its last change. Gateways renew each report every 10 s
+#: (REPORT_RENEWAL in gateway/discovery/limits.py).
+REPORT_LIFETIME: Final = 30.0
+
+#: If more pods than this are reported, and more than half of all, none is deleted: the network is
+#: at fault. Kubernetes' node controller has the same rule, for two nodes and 55 % of them.
+DISRUPTION_PODS: Final = 2
+
+#: Seconds for which the node of a deleted pod gets no further pod of the same model. A cluster's
+#: node controller notices a lost node after 40 s (``--node-monitor-grace-period``).
+UNREACHABLE_NODE_TIME: Final = 60.0
+
 #: Pods that are deleted as unreachable within a time in seconds: this share of all, or one.
 DELETION_SHARE: Final = 0.1
 DELETION_WINDOW: Final = 60.0

@@ -19,7 +19,8 @@ from partway.gateway.operator.pod_options import PodOptions, pod_options
 
 Manifest = dict[str, Any]
 
-#: The label of a pod that gateways cannot reach. Its node gets no further pod while it lasts.
+#: The label of a pod that gateways cannot reach. Its node gets no further pod of its model while it
+#: lasts.
 UNREACHABLE_LABEL: Final = f"{PREFIX}unreachable"
 
 _MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "partway-operator"}
@@ -214,7 +215,7 @@ def _pod(model: CustomObject, options: PodOptions, data: ModelDataAccess, startu
                 "labelSelector": {"matchLabels": _selector(model)},
             }
         ],
-        "affinity": {"podAntiAffinity": _not_beside_an_unreachable_pod()},
+        "affinity": {"podAntiAffinity": _not_beside_an_unreachable_pod(model)},
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
     }
     if options.node_selector:
@@ -305,13 +306,15 @@ def _unreachable() -> Iterator[Manifest]:
         }
 
 
-def _not_beside_an_unreachable_pod() -> Manifest:
-    """Keep a pod from the node of an unreachable one.
+def _not_beside_an_unreachable_pod(model: CustomObject) -> Manifest:
+    """Keep a pod from the node of an unreachable one of its model.
 
     That node looks free, since its pod is being deleted, and Kubernetes takes 40 s to notice its
-    loss. A pod on a node without a kubelet stays an object until the node is back or removed.
+    loss. A pod on a node without a kubelet stays an object until the node is back or removed. A
+    preference would not do: the spread of a model's pods prefers the free node, and weighs more.
     """
-    selector = {"matchExpressions": [{"key": UNREACHABLE_LABEL, "operator": "Exists"}]}
+    unreachable = [{"key": UNREACHABLE_LABEL, "operator": "Exists"}]
+    selector = {"matchLabels": _selector(model), "matchExpressions": unreachable}
     term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 

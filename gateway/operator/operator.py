@@ -56,7 +56,10 @@ class Operator:
             await self._lease_server.aclose()
 
     async def _keep(self) -> None:
-        self._kept = KeptNamespace(self._server, self._settings, self._clock, self._wall_clock)
+        self._kept = KeptNamespace(
+            *(self._server, self._settings, self._clock, self._wall_clock),
+            is_first=self.leadership.is_first,
+        )
         try:
             await self._kept.run()
         finally:

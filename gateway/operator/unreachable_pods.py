@@ -2,33 +2,36 @@
 
 Kubernetes itself notices a lost node after 40 seconds, by default. A gateway notices a lost pod
 within five. One gateway may be cut off itself, so two must agree. A partition may cut off both from
-many pods that serve others, so few pods are deleted at a time.
+many pods that serve others, so few pods are deleted at a time, and none while most are reported.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import math
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
 
 from partway.gateway.cluster.answers import (
     ClusterError,
     ClusterObject,
-    Collection,
     NoSuchObject,
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
-from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
-from partway.gateway.operator.custom_resource_definitions import UNREACHABLE_POD
+from partway.gateway.cluster.model_labels import MODEL_LABEL
+from partway.gateway.cluster.watched_collection import WatchedCollection
+from partway.gateway.operator.counted_reports import CountedReports
 from partway.gateway.operator.limits import (
     DELETION_SHARE,
     DELETION_WINDOW,
-    GATEWAYS_THAT_AGREE,
+    DISRUPTION_PODS,
     RETRY_INTERVAL,
+    UNREACHABLE_NODE_TIME,
 )
+from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.model_deployments import UNREACHABLE_LABEL
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import set_or_over
@@ -37,110 +40,211 @@ from partway.log_lines import LogLine
 log = logging.getLogger("partway.operator")
 
 
-class ReportedPod(NamedTuple):
-    name: str
-    uid: str
-
-
-def agreed(reports: Iterable[ClusterObject]) -> list[ReportedPod]:
-    """Return the pods that enough gateways have reported, in order of their names."""
-    gateways: dict[ReportedPod, set[str]] = {}
-    for report in reports:
-        spec: Mapping[str, Any] = report.get("spec") or {}
-        pod = ReportedPod(str(spec.get("pod")), str(spec.get("podUID")))
-        gateways.setdefault(pod, set()).add(str(spec.get("gateway")))
-    return sorted(pod for pod, who in gateways.items() if len(who) >= GATEWAYS_THAT_AGREE)
-
-
 def most_deletions(pods: int) -> int:
     """Return how many of so many pods may be deleted in DELETION_WINDOW."""
     return max(1, int(pods * DELETION_SHARE))
 
 
+def is_disruption(reported: int, pods: int) -> bool:
+    """Return whether so many of all pods are reported that the network is at fault."""
+    return reported > DISRUPTION_PODS and 2 * reported > pods
+
+
+def model_of(pod: ClusterObject) -> str:
+    """Return the DeployedModel whose Deployment has made a pod; empty if none has."""
+    metadata = pod["metadata"]
+    model = str((metadata.get("labels") or {}).get(MODEL_LABEL, ""))
+    owners = metadata.get("ownerReferences") or ()
+    sets = [each for each in owners if each.get("controller") and each.get("kind") == "ReplicaSet"]
+    is_made_so = any(str(each.get("name")).rpartition("-")[0] == model for each in sets)
+    return model if is_made_so else ""
+
+
+def is_running(pod: ClusterObject) -> bool:
+    """Return whether a pod was started on a node, and is not being deleted."""
+    is_leaving = pod["metadata"].get("deletionTimestamp")
+    return not is_leaving and (pod.get("status") or {}).get("phase") == "Running"
+
+
 class UnreachablePods:
-    """Deletes pods that are reported; only those of DeployedModels.
+    """Deletes pods that gateways report; only those of DeployedModels.
 
     Args:
-        pods: the pods of DeployedModels.
+        pods: the pods of DeployedModels. Each of their changes must be told to :meth:`look`.
+        gateways: those whose reports count. Their changes likewise.
+        is_first: whether no other process can have deleted pods in the last DELETION_WINDOW.
+
+    Attributes:
+        reports: those that are counted.
     """
 
-    def __init__(self, server: ApiServer, pods: WatchedCollection, clock: Clock) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        pods: WatchedCollection,
+        gateways: GatewayPods,
+        clock: Clock,
+        *,
+        is_first: bool,
+    ) -> None:
         self._server = server
         self._pods = pods
+        self._gateways = gateways
         self._clock = clock
         self._news = asyncio.Event()
+        self.reports = CountedReports(server, clock, self.look)
+        self._idle_until = -math.inf if is_first else clock.time() + DELETION_WINDOW
         self._deleted: deque[float] = deque()
-        collection = Collection(
-            UNREACHABLE_POD.api_version, UNREACHABLE_POD.plural, server.settings.namespace
-        )
-        self.reports = WatchedCollection(server, collection, clock, lambda *_: self._news.set())
+        self._turns = itertools.count(1)
+        self._last_turns: dict[str, int] = {}  # by model
+        self._labelled: dict[str, float] = {}  # since when, by pod uid
+        self._told: dict[str, str] = {}  # last lines, by pod uid
+        self._is_disrupted = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Follow the reports until :meth:`aclose`."""
-        self.reports.start()
+        self.reports.copy.start()
         self._task = asyncio.create_task(self._work(), name="unreachable pods")
 
     async def aclose(self) -> None:
-        await self.reports.aclose()
+        await self.reports.copy.aclose()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
+    def look(self) -> None:
+        """Look at reports and pods soon."""
+        self._news.set()
+
     async def _work(self) -> None:
         while True:
             self._news.clear()
-            wait = await self._delete_some()
-            if wait is None:
-                await self._news.wait()
-            else:
+            moments = [await self._delete_some(), await self._free_nodes(), await self._tidy()]
+            known = [each for each in moments if each is not None]
+            if known:
+                wait = max(0.0, min(known) - self._clock.time())
                 await set_or_over(self._news, self._clock, wait)
+            else:
+                await self._news.wait()
+
+    def _retry(self) -> float:
+        return self._clock.time() + RETRY_INTERVAL
+
+    async def _tidy(self) -> float | None:
+        """Remove old reports; return when others may be old."""
+        try:
+            await self.reports.remove_old()
+        except ClusterError as error:
+            log.warning(LogLine("an old report could not be removed", reason=str(error)))
+            return self._retry()
+        return self.reports.next_end()
+
+    # --- Deletions -------------------------------------------------------------------------------
 
     async def _delete_some(self) -> float | None:
         """Delete as many reported pods as may be; return when others may follow, if any do."""
-        for pod in agreed(self.reports.objects.values()):
-            found = self._pods.objects.get(ObjectKey(self._pods.collection.namespace, pod.name))
-            if found is None or found["metadata"]["uid"] != pod.uid:
-                continue
-            if found["metadata"].get("deletionTimestamp"):
-                continue
-            if wait := self._wait():
-                log.warning(
-                    LogLine(
-                        "a pod is unreachable, but as many were deleted as may be", pod=pod.name
-                    )
-                )
-                return wait
+        agreed = self.reports.agreed(self._gateways.ready())
+        if not (agreed or self._is_disrupted):
+            return None
+        pods = {each["metadata"]["uid"]: each for each in self._pods.objects.values()}
+        self._told = {uid: line for uid, line in self._told.items() if uid in pods}
+        own = {uid: each for uid, each in pods.items() if model_of(each) and is_running(each)}
+        reported = [own[each.uid] for each in agreed if each.uid in own]
+        if self._stands_still(len(reported), len(own)):
+            return None
+        has_failed = False
+        for pod in self._in_turn(reported):
+            moment = self._next_deletion(len(own))
+            if moment > self._clock.time():
+                self._tell(pod, "a pod is unreachable, but none may be deleted yet")
+                return moment
             try:
                 await self._delete(pod)
             except ClusterError as error:
-                log.warning(
-                    LogLine(
-                        "an unreachable pod could not be deleted", pod=pod.name, reason=str(error)
-                    )
-                )
-                return RETRY_INTERVAL
-        return None
+                self._tell(pod, "an unreachable pod could not be deleted", str(error))
+                has_failed = True
+        return self._retry() if has_failed else None
 
-    def _wait(self) -> float:
-        """Return the seconds until another pod may be deleted; 0 for now."""
-        now = self._clock.time()
-        while self._deleted and self._deleted[0] <= now - DELETION_WINDOW:
+    def _stands_still(self, reported: int, pods: int) -> bool:
+        """Return whether the network is at fault; say so when that changes."""
+        was, self._is_disrupted = self._is_disrupted, is_disruption(reported, pods)
+        if self._is_disrupted and not was:
+            line = "gateways cannot reach most pods, so none is deleted; look at the network"
+            log.error(LogLine(line, unreachable=reported, pods=pods))
+        elif was and not self._is_disrupted:
+            log.info(LogLine("gateways reach most pods again", unreachable=reported, pods=pods))
+        return self._is_disrupted
+
+    def _in_turn(self, reported: Sequence[ClusterObject]) -> Iterable[ClusterObject]:
+        """Yield pods: one of the model whose last turn is the longest ago, and so on."""
+        left = [*reported]
+        while left:
+            pod = min(left, key=lambda each: self._last_turns.get(model_of(each), 0))
+            left.remove(pod)
+            yield pod
+
+    def _next_deletion(self, pods: int) -> float:
+        """Return when another of so many pods may be deleted, by the clock."""
+        while self._deleted and self._deleted[0] <= self._clock.time() - DELETION_WINDOW:
             self._deleted.popleft()
-        if len(self._deleted) < most_deletions(len(self._pods.objects)):
-            return 0
-        return self._deleted[0] + DELETION_WINDOW - now
+        if len(self._deleted) < most_deletions(pods):
+            return self._idle_until
+        return max(self._idle_until, self._deleted[0] + DELETION_WINDOW)
 
-    async def _delete(self, pod: ReportedPod) -> None:
-        """Label a pod, so that no other one is put on its node, and delete it."""
-        labels = {"metadata": {"uid": pod.uid, "labels": {UNREACHABLE_LABEL: "true"}}}
-        collection = self._pods.collection
+    async def _delete(self, pod: ClusterObject) -> None:
+        """Label a pod, so that its successor is put on another node, and delete it."""
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         try:
-            await self._server.patch(collection, pod.name, labels)
-            await self._server.delete(collection, pod.name, uid=pod.uid)
+            await self._label(pod, "true")
+            await self._server.delete(self._pods.collection, name, uid=uid)
         except (NoSuchObject, WriteConflict):
             return  # it is gone, or another one has its name
         self._deleted.append(self._clock.time())
-        log.warning(
-            LogLine("a pod was deleted that gateways cannot reach", pod=pod.name, uid=pod.uid)
-        )
+        models = {model_of(each) for each in self._pods.objects.values()}
+        self._last_turns = {key: n for key, n in self._last_turns.items() if key in models}
+        self._last_turns[model_of(pod)] = next(self._turns)
+        log.warning(LogLine("a pod was deleted that gateways cannot reach", pod=name, uid=uid))
+
+    def _tell(self, pod: ClusterObject, line: str, reason: str = "") -> None:
+        """Log a line about a pod, if it is not the same as the last one."""
+        metadata = pod["metadata"]
+        if self._told.get(metadata["uid"]) != line:
+            self._told[metadata["uid"]] = line
+            fields = {"reason": reason} if reason else {}
+            log.warning(LogLine(line, pod=metadata["name"], **fields))
+
+    # --- Nodes -----------------------------------------------------------------------------------
+
+    async def _label(self, pod: ClusterObject, value: str | None) -> None:
+        metadata = pod["metadata"]
+        changes = {"uid": metadata["uid"], "labels": {UNREACHABLE_LABEL: value}}
+        await self._server.patch(self._pods.collection, metadata["name"], {"metadata": changes})
+
+    async def _free_nodes(self) -> float | None:
+        """Take the labels off again in time; return when others are due.
+
+        By then Kubernetes has noticed a lost node. A node that is alive takes pods again, however
+        long the deleted one terminates.
+        """
+        now = self._clock.time()
+        labelled = {
+            each["metadata"]["uid"]: each
+            for each in self._pods.objects.values()
+            if UNREACHABLE_LABEL in (each["metadata"].get("labels") or {})
+        }
+        self._labelled = {uid: self._labelled.get(uid, now) for uid in labelled}
+        moments = []
+        for uid, since in [*self._labelled.items()]:
+            moment = since + UNREACHABLE_NODE_TIME
+            if moment <= now:
+                moment = self._retry()
+                try:
+                    await self._label(labelled[uid], None)
+                except (NoSuchObject, WriteConflict):
+                    pass  # its event comes
+                except ClusterError as error:
+                    reason = str(error)
+                    self._tell(labelled[uid], "a pod's label could not be removed", reason)
+            moments.append(moment)
+        return min(moments, default=None)

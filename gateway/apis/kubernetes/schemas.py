@@ -46,8 +46,8 @@ class SpecMember:
         why: why the member has no effect or is refused, and the remedy.
         pattern: the pattern that a whole string must match.
         words: the pattern in words.
-        least: the smallest number, or the smallest number of items.
-        most: the largest number, or the largest number of items.
+        least: the smallest number, or the smallest number of items or characters.
+        most: the largest number, or the largest number of items or characters.
         harmless: values of a refused member that ask for nothing, and are accepted.
     """
 
@@ -295,8 +295,9 @@ def faults(member: SpecMember, value: object, path: str) -> Iterator[Cause]:
 def _value_faults(member: SpecMember, value: Any, path: str) -> Iterator[Cause]:
     if member.pattern is not None and not member.pattern.fullmatch(value):
         yield _cause("FieldValueInvalid", path, f"{_shown(value)} must be {member.words}")
-    size = len(value) if isinstance(value, list) else value
-    what = f"{size} items were given; there" if isinstance(value, list) else f"{size} was given; it"
+    parts = {"array": "items", "string": "characters"}.get(member.type)
+    size = len(value) if parts else value
+    what = f"{size} {parts} were given; there" if parts else f"{size} was given; it"
     if member.least is not None and size < member.least:
         said = f"{what} must be at least {member.least}"
         yield _cause("FieldValueInvalid", path, said)

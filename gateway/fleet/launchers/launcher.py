@@ -60,7 +60,8 @@ class LaunchError(Exception):
 
 
 class Loss(StrEnum):
-    #: Its place does not answer. It may come back, and so may its place.
+    #: Its place does not answer. It may come back, and so may its place. The caller waits for that
+    #: for UNREACHABLE_TIMEOUT, and then kills it.
     UNREACHABLE = "unreachable"
     #: It has ended, or never comes back.
     GONE = "gone"
@@ -121,7 +122,10 @@ class RunningContainer(Protocol):
         """
 
     def kill(self) -> None:
-        """Begin to end it at once; :meth:`wait` takes seconds at most from here on."""
+        """Begin to end it at once; :meth:`wait` takes seconds at most from here on.
+
+        So :meth:`wait` returns even if its place does not answer.
+        """
 
 
 class LocalContainer:

@@ -85,7 +85,7 @@ async def test_a_replacement(client, server):
 
 
 async def test_a_change_that_must_not_be_made_is_not_sent(server, clock):
-    def refuse() -> None:
+    def refuse() -> float:
         raise ClusterAway("not now")
 
     server.put("v1", "pods", pod("a"))
@@ -205,6 +205,19 @@ async def test_a_list_that_is_too_long(client, server, monkeypatch):
         server.put("v1", "pods", pod(name))
     with pytest.raises(ClusterAway, match="the list has more than 1000 objects"):
         await soon(client.list(PODS))
+
+
+async def test_a_change_must_be_answered_in_the_time_that_is_left(server, clock):
+    never = asyncio.Event()
+    server.fault = lambda asked: never.wait()
+    client = ApiServer(ClusterSettings(server.url, "default"), clock, lambda: 2.5)
+    asking = asyncio.create_task(client.delete(PODS, "a"))
+    await eventually(lambda: server.asked)
+    clock.advance(2.5)
+    with pytest.raises(ClusterAway, match=r"has not answered within 2\.5 s"):
+        await soon(asking)
+    never.set()
+    await client.aclose()
 
 
 @pytest.mark.parametrize("method", ["get", "watch"])

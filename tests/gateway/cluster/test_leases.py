@@ -128,6 +128,7 @@ async def test_after_a_leaders_death_another_takes_over_in_time(server, candidat
     assert LEASE_DURATION <= seconds <= 12
     assert spec(server)["holderIdentity"] == "two"
     assert spec(server)["leaseTransitions"] == 1
+    assert [each.leadership.is_first for each in (one, two)] == [True, False]
     # The dead one was only stopped: it finds out before it changes anything.
     one.clock.advance(seconds)
     with pytest.raises(ClusterAway, match="does not hold the lease any more"):
@@ -140,7 +141,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_begin(server,
     server.fault = lambda asked: failure(500, "InternalError")
     passed = 0.0
     while one.leadership.is_held:
-        one.leadership.check_write()
+        assert one.leadership.check_write() == LEASE_DEADLINE - passed
         passed += LEASE_RENEWAL
         if passed < LEASE_DEADLINE:
             await step(server, one, LEASE_RENEWAL)
@@ -150,6 +151,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_begin(server,
     await eventually(lambda: not one.works)
     server.fault = lambda asked: None
     await eventually(lambda: one.works or one.clock.advance(LEASE_LOOK))
+    assert not one.leadership.is_first
 
 
 async def test_a_leader_whose_lease_was_taken_stops_at_once(server, candidates):

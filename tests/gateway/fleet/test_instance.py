@@ -14,6 +14,7 @@ from partway.gateway.fleet.endpoint import (
     Variant,
 )
 from partway.gateway.fleet.launchers.launcher import Loss
+from partway.gateway.fleet.limits import UNREACHABLE_TIMEOUT
 from partway.gateway.fleet.platform_interface import VertexContainer
 from partway.gateway.network.dialling import Address, OutOfDescriptors
 from partway.protocol.errors import ServiceUnavailable
@@ -295,6 +296,32 @@ async def test_one_out_of_reach_that_is_gone_is_replaced(of):
     assert of.status().variants[0].trouble == "the container is gone: its host left the cluster"
     await of.advance(0.75)
     assert of.states() == ["InService"]
+
+
+async def test_one_that_stays_out_of_reach_is_given_up_and_replaced(of):
+    await of.apply(endpoint())
+    (first,) = of.launcher.containers
+    for loss in (Loss.UNREACHABLE, None, Loss.UNREACHABLE):
+        await of.advance(UNREACHABLE_TIMEOUT - 20, step=10)
+        first.is_lost(loss)
+    await of.advance(UNREACHABLE_TIMEOUT - 10, step=10)
+    assert (of.states(), first.signals) == (["Unreachable"], [])
+    await of.advance(10)
+    assert first.signals == ["KILL"]
+    assert of.status().variants[0].trouble == "the container was ended by SIGKILL"
+    await of.advance(1)
+    assert of.states() == ["InService"]
+    assert len(of.launcher.containers) == 2
+
+
+async def test_one_that_is_stopped_is_not_given_up_later(of):
+    await of.apply(endpoint())
+    (first,) = of.launcher.containers
+    first.is_lost(Loss.UNREACHABLE)
+    of.fleet.remove("echo")
+    await turns()
+    await of.advance(UNREACHABLE_TIMEOUT + 10, step=10)
+    assert first.signals == ["TERM"]
 
 
 @pytest.mark.parametrize("moment", ["starting", "ready"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -64,6 +65,29 @@ def deployed_model(given: JsonObject) -> CustomObject:
         DEPLOYED_MODEL, "default", metadata["name"], metadata["uid"], 7, 1, NOW_SAID,
         given["spec"], annotations=metadata.get("annotations", {}),
     )  # fmt: skip
+
+
+_changes = itertools.count()
+
+
+def a_report(pod: str, gateway: str, uid: str = "") -> JsonObject:
+    """A gateway's report, which differs from each earlier one, as a renewal does."""
+    spec = {"pod": pod, "podUID": uid or f"uid-of-{pod}", "gateway": gateway, "since": "then"}
+    renewed = f"renewal {next(_changes)}"
+    return {"metadata": {"name": f"{pod}.{gateway}"}, "spec": {**spec, "renewed": renewed}}
+
+
+def gateways_slice(*gateways: str) -> JsonObject:
+    """The slice of the Service ``gateways``, with ready pods."""
+    targets = [{"kind": "Pod", "name": each, "uid": f"uid-of-{each}"} for each in gateways]
+    return {
+        "metadata": {"name": "gateways-1", "labels": {"kubernetes.io/service-name": "gateways"}},
+        "addressType": "IPv4",
+        "endpoints": [
+            {"addresses": [f"10.1.0.{number}"], "targetRef": target}
+            for number, target in enumerate(targets, 1)
+        ],
+    }
 
 
 class PlayedCluster(FakeApiServer):

@@ -46,7 +46,7 @@ def test_a_schema_is_structural(number):
     assert version["subresources"] == {"status": {}}
     known = {
         "type", "description", "properties", "required", "items", "pattern", "minimum", "maximum",
-        "minItems", "maxItems", "x-kubernetes-preserve-unknown-fields",
+        "minItems", "maxItems", "minLength", "maxLength", "x-kubernetes-preserve-unknown-fields",
     }  # fmt: skip
     for each in nodes(schema):
         assert isinstance(each["type"], str)

@@ -16,13 +16,16 @@ from tests.gateway.operator.a_cluster import (
     MODELS,
     NOW_SAID,
     PODS,
+    REPORTS,
     SERVICES,
     SLICES,
     Keeping,
     PlayedCluster,
     a_model,
+    a_report,
     an_endpoint,
     annotated,
+    gateways_slice,
     kept,
     names_of,
     started_cluster,
@@ -428,3 +431,33 @@ async def test_killed_at_every_write_it_ends_the_same(anyio_backend, no_leaks):
                 await life(cluster)
                 await killer.aclose()
                 assert cluster.made() == expected, f"killed at {writes[number - 1]}"
+
+
+def a_running_pod(name: str):
+    owner = {"kind": "ReplicaSet", "name": "one-5d4f", "uid": "set", "controller": True}
+    metadata = {"labels": {"partway.dev/model": "one"}, "ownerReferences": [owner]}
+    return {
+        "metadata": {**metadata, "name": name, "uid": f"uid-of-{name}"},
+        "status": {"phase": "Running"},
+    }
+
+
+async def test_pods_that_gateways_cannot_reach(cluster):
+    """Reports, gateways and pods are seen in any order."""
+    async with kept(cluster, PodSettings(gateways="gateways")) as keeping:
+        await eventually(lambda: keeping.kept.copies)
+        copies = {each.collection.plural: each for each in keeping.kept.copies}
+        for each in keeping.kept.copies:
+            await soon(each.listed.wait())
+        cluster.put(*SLICES, gateways_slice("g", "h"))
+        for gateway in ("g", "h"):
+            cluster.put(*REPORTS, a_report("a", gateway))
+        await eventually(lambda: len(copies["unreachablepods"].objects) == 2)
+        cluster.put(*PODS, a_running_pod("a"))
+        await eventually(lambda: not cluster.all(*PODS))
+
+
+async def test_without_the_gateways_service_no_report_is_read(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        assert not [each for each in cluster.asked if "unreachablepods" in each.path]

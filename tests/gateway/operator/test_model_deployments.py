@@ -135,12 +135,13 @@ def test_the_whole_of_it():
                             "requiredDuringSchedulingIgnoredDuringExecution": [
                                 {
                                     "labelSelector": {
+                                        "matchLabels": SELECTOR,
                                         "matchExpressions": [
                                             {
                                                 "key": "partway.dev/unreachable",
                                                 "operator": "Exists",
                                             }
-                                        ]
+                                        ],
                                     },
                                     "topologyKey": "kubernetes.io/hostname",
                                 }

@@ -50,7 +50,7 @@ ROLE = [
     {
         "apiGroups": ["partway.dev"],
         "resources": ["unreachablepods"],
-        "verbs": ["create", "delete"],
+        "verbs": ["create", "patch", "delete"],
     },
 ]
 

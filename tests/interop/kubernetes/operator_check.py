@@ -24,6 +24,9 @@ Object = dict[str, Any]
 MODELS = "/apis/prediction.aiplatform.gdc.goog/v1"
 ENDPOINTS = "/apis/aiplatform.gdc.goog/v1"
 
+#: The Service of all gateways.
+GATEWAYS = "gateways"
+
 
 def a_model(name: str = "my-tf-model", image: str = "echo", **more: Any) -> Object:
     return {
@@ -95,7 +98,7 @@ class Operators:
         return [
             *(sys.executable, "-m", "partway", "operator", "--server", self.cluster.url),
             *("--token-file", str(self.token), "--ca-file", str(self.cluster.ca)),
-            *("--namespace", self.namespace, "--port", "0", *more),
+            *("--namespace", self.namespace, "--port", "0", "--gateways", GATEWAYS, *more),
         ]
 
     def start(self) -> subprocess.Popen[str]:
@@ -284,15 +287,32 @@ def test_objects_that_the_schema_lets_through(operators: Operators, applied: App
     applied.until_model("Ready", "taken")
 
 
+def have_gateways(operators: Operators, *pods: str) -> None:
+    """Have the slice of the gateways' Service, as if these were its ready pods."""
+    path = f"/apis/discovery.k8s.io/v1beta1/namespaces/{operators.namespace}/endpointslices"
+    made = {
+        "metadata": {"name": GATEWAYS, "labels": {"kubernetes.io/service-name": GATEWAYS}},
+        "addressType": "IPv4",
+        "endpoints": [
+            {"addresses": [f"10.0.0.{number}"], "targetRef": {"kind": "Pod", "name": pod}}
+            for number, pod in enumerate(pods, 1)
+        ],
+    }
+    operators.cluster.ask("POST", path, made)
+
+
 def test_a_pod_that_two_gateways_cannot_reach(operators: Operators, applied: Applied) -> None:
     operators.start()
+    have_gateways(operators, "gateway-1", "gateway-2")
     applied.apply(a_model(annotations={"partway.dev/replicas": "3"}))
 
+    def all_pods() -> dict[str, Object]:
+        return {each["metadata"]["name"]: each for each in applied.get("/api/v1/pods")["items"]}
+
     def ready_pods() -> dict[str, Object]:
-        pods = applied.get("/api/v1/pods")["items"]
         return {
-            each["metadata"]["name"]: each
-            for each in pods
+            name: each
+            for name, each in all_pods().items()
             if "deletionTimestamp" not in each["metadata"]
             and any(
                 (it["type"], it["status"]) == ("Ready", "True")
@@ -309,7 +329,7 @@ def test_a_pod_that_two_gateways_cannot_reach(operators: Operators, applied: App
     operators.cluster.nodes[node].cut()
     try:
         begun = time.monotonic()
-        for gateway in ("gateway-1", "gateway-2"):
+        for gateway in ("gateway-1", "gateway-2", "nobody"):
             report = {
                 "apiVersion": "partway.dev/v1",
                 "kind": "UnreachablePod",
@@ -321,5 +341,15 @@ def test_a_pod_that_two_gateways_cannot_reach(operators: Operators, applied: App
         print(f"from report to replacement: {time.monotonic() - begun:.1f} s")
         (other,) = (each for key, each in ready_pods().items() if key not in before)
         assert other["spec"]["nodeName"] != node
+
+        def is_labelled() -> bool:
+            return "partway.dev/unreachable" in all_pods()[name]["metadata"]["labels"]
+
+        assert is_labelled(), "the scheduler heeds it"
+        until(lambda: not is_labelled(), "its node is closed for ever", patience=90)
+        print(f"from report to the node's release: {time.monotonic() - begun:.1f} s")
+        assert len(ready_pods()) == 3
+        left = applied.get("/apis/partway.dev/v1/unreachablepods")["items"]
+        assert not left, "no gateway renews them"
     finally:
         operators.cluster.nodes[node].mend()

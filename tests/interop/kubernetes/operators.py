@@ -14,6 +14,9 @@ from tests.processes import ready_url
 
 NAME = "operator"
 
+#: The Service of all gateways.
+GATEWAYS = "gateways"
+
 
 def define_kinds(cluster: Cluster, folder: Path) -> None:
     """Apply the definitions that the command prints, and wait until they are in force."""
@@ -46,6 +49,7 @@ class Operators:
             *(sys.executable, "-m", "partway", "operator", "--port", "0"),
             *("--server", cluster.url, "--ca-file", str(cluster.ca)),
             *("--token-file", str(token), "--namespace", namespace),
+            *("--gateways", GATEWAYS),
         ]
         self._started: list[subprocess.Popen[bytes]] = []
 

@@ -179,11 +179,15 @@ async def test_it_is_out_of_reach_and_comes_back(launcher, host, cut):
     assert await soon(container.stop(GRACE)) is True
 
 
-async def test_one_that_cannot_be_reached_is_given_up_in_the_end(launcher, host):
+@pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_one_that_cannot_be_reached_is_given_up_in_the_end(launcher, host, how):
     container = await soon(launcher.launch(order_for(TRIED_PROGRAM)))
     await until_ready(container)
     host.cut_behind_the_gateway()
-    assert await soon(container.stop(0.1)) is False
+    if how == "kill":
+        container.kill()
+    else:
+        assert await soon(container.stop(0.1)) is False
     end = str(await soon(container.wait()))
     assert end == "could not be killed: its host does not answer"
 
