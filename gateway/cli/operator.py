@@ -67,13 +67,25 @@ def add_to(commands: Commands) -> None:
         help="Secret with the variables of S3 for those pods, such as AWS_ACCESS_KEY_ID (none)",
     )
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address of /healthz and /metrics (%(default)s)"
+        "--model-data-root",
+        action="append",
+        default=[],
+        metavar="S3_URL",
+        help="folder that models may have data from, s3://BUCKET/PREFIX/; may be repeated (any)",
     )
+    parser.add_argument(
+        "--image-pull-secret",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Secret by which those pods pull the image; may be repeated (none)",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address of its pages (%(default)s)")
     parser.add_argument(
         "--port",
         type=whole_number,
         default=8091,
-        help="port of /healthz and /metrics, 0 for a free one (%(default)s)",
+        help="port of /healthz, /readyz and /metrics, 0 for a free one (%(default)s)",
     )
     parser.add_argument(
         "--check",
@@ -149,6 +161,7 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
     from partway.gateway.cluster.cluster_settings import find_cluster
     from partway.gateway.operator.kept_namespace import PodSettings
     from partway.gateway.operator.model_deployments import ModelDataAccess
+    from partway.gateway.operator.model_faults import is_root
 
     if not DNS_NAME.fullmatch(options.domain):
         raise ValueError(
@@ -159,10 +172,20 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
         raise ValueError(
             f"--port: {options.port} was given; it must be a whole number from 0 to 65535"
         )
+    for root in options.model_data_root:
+        if not is_root(root):
+            raise ValueError(
+                f"--model-data-root: {root!r} was given; it must be s3://BUCKET or "
+                "s3://BUCKET/PREFIX"
+            )
     cluster = find_cluster(options.server, options.token_file, options.ca_file, options.namespace)
-    return cluster, PodSettings(
-        options.domain, ModelDataAccess(options.image, options.model_data_secret)
+    data = ModelDataAccess(
+        options.image,
+        options.model_data_secret,
+        tuple(options.model_data_root),
+        tuple(options.image_pull_secret),
     )
+    return cluster, PodSettings(options.domain, data)
 
 
 async def _check(cluster: ClusterSettings) -> int:

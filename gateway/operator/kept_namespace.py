@@ -14,7 +14,8 @@ from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.cluster_objects import ClusterObjects
 from partway.gateway.operator.limits import RETRY_INTERVAL
-from partway.gateway.operator.model_deployments import ModelDataAccess, model_faults
+from partway.gateway.operator.model_deployments import ModelDataAccess
+from partway.gateway.operator.model_faults import model_faults
 from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause

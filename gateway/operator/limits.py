@@ -19,3 +19,8 @@ GATEWAYS_THAT_AGREE: Final = 2
 #: Pods that are deleted as unreachable within a time in seconds: this share of all, or one.
 DELETION_SHARE: Final = 0.1
 DELETION_WINDOW: Final = 60.0
+
+#: Processors and memory of the init container that fetches a model's data. A fetch keeps less than
+#: half of that memory, however large the data are.
+FETCH_PROCESSORS: Final = "100m"
+FETCH_MEMORY: Final = "512Mi"
