@@ -227,12 +227,21 @@ async def _serve(cluster: ClusterSettings, settings: PodSettings, host: str, por
                 namespace=cluster.namespace,
             )
         )
-        await running
     except OSError as error:
         say_failure(_NAME, f"--host, --port: {host}:{port}: {error.strerror or error}")
         return 1
+    else:
+        return await _ended(running)
     finally:
         stop.set()
         await asyncio.wait((running,))
         await status.aclose()
+
+
+async def _ended(running: asyncio.Task[None]) -> int:
+    try:
+        await running
+    except Exception:  # the process begins anew, and another one leads meanwhile
+        log.exception("the operator has failed")
+        return 1
     return 0

@@ -44,6 +44,9 @@ class Leadership:
         name: the Lease's name, the same for all processes.
         identity: this process's name, such as its pod's.
         wall_clock: returns epoch seconds, for people who read the Lease.
+
+    Attributes:
+        is_known: whether the lease was read or made once.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Leadership:
         self._identity = identity
         self._clock = clock
         self._wall_clock = wall_clock
+        self.is_known = False
         self._good_until = 0.0
         self._seen = ""
         self._seen_at = 0.0
@@ -141,7 +145,10 @@ class Leadership:
                 "metadata": {"name": self._name},
                 "spec": self._spec({}),
             }
-            return await self._server.create(self._leases, made, seconds=LEASE_REQUEST)
+            created = await self._server.create(self._leases, made, seconds=LEASE_REQUEST)
+            self.is_known = True
+            return created
+        self.is_known = True
         spec = found.get("spec") or {}
         version = str(found["metadata"]["resourceVersion"])
         if version != self._seen:

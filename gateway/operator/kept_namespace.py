@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -71,8 +72,13 @@ class KeptNamespace:
         """The collections that are followed."""
         return self._copies
 
+    @property
+    def has_listed(self) -> bool:
+        """Whether everything that it follows has been listed once."""
+        return bool(self._copies) and all(each.listed.is_set() for each in self._copies)
+
     async def run(self) -> None:
-        """Keep the namespace until cancelled."""
+        """Keep the namespace until cancelled; the end of a task is a fault, and is raised."""
         unreachable: UnreachablePods | None = None
         try:
             await self._prepared()
@@ -84,7 +90,7 @@ class KeptNamespace:
                 await copy.listed.wait()
             self._controller.start()
             unreachable.start()
-            await asyncio.Event().wait()
+            await _first_end(unreachable)
         finally:
             if unreachable is not None:
                 await unreachable.aclose()
@@ -104,3 +110,10 @@ class KeptNamespace:
                 await pause(self._clock, RETRY_INTERVAL)
             else:
                 return
+
+
+async def _first_end(*workers: UnreachablePods) -> None:
+    ended, _ = await asyncio.wait([each.task for each in workers], return_when=FIRST_COMPLETED)
+    for each in ended:
+        each.result()
+        raise RuntimeError(f"the task {each.get_name()} has ended")
