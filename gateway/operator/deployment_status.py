@@ -8,6 +8,7 @@ from typing import Final
 from partway.gateway.apis.kubernetes.conditions import MODEL_READY, Readiness
 from partway.gateway.cluster.answers import ClusterObject
 from partway.gateway.fleet.platform_interface import PING, PORT
+from partway.gateway.operator.model_deployments import CONTAINER
 from partway.gateway.plain_text import cut, safe, safe_lines
 
 _STARTING: Final = "Its instances are being started"
@@ -116,10 +117,16 @@ def _container_trouble(container: ClusterObject, *, has_ended_well: bool) -> Ite
     elif "terminated" in state:
         if not has_ended_well:
             yield _words(how)
-    elif "running" in state and not container.get("ready") and "started" in container:
-        yet = "" if container["started"] else " yet"
-        silent = f"container {container.get('name')} does not answer GET {PING} on port {PORT}{yet}"
+    elif _is_silent(container):
+        yet = "" if container.get("started") else " yet"
+        silent = f"container {CONTAINER} does not answer GET {PING} on port {PORT}{yet}"
         yield _words(f"{silent}; before, {how}" if how else silent)
+
+
+def _is_silent(container: ClusterObject) -> bool:
+    """Whether a container runs, and does not answer; only that of the model is asked."""
+    is_running = "running" in (container.get("state") or {})
+    return is_running and container.get("name") == CONTAINER and not container.get("ready")
 
 
 def _exit_code(container: ClusterObject) -> object:

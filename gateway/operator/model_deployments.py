@@ -34,6 +34,9 @@ _DATA: Final = "model-data"
 _DATA_ROOM: Final = "/model-data"
 _PORT_NAME: Final = "http"
 
+#: The name of the container that serves the model.
+CONTAINER: Final = "model"
+
 #: Seconds that a pod stays on a node that is cut off. Kubernetes' default, 300, is for nodes that
 #: come back; a stream's client cannot wait for that.
 _UNREACHABLE_SECONDS: Final = 3
@@ -279,7 +282,7 @@ def _pod(model: CustomObject, options: PodOptions, data: ModelDataAccess, startu
 def _container(spec: Mapping[str, Any], options: PodOptions, startup: int) -> Manifest:
     ping = {"path": PING, "port": PORT}
     container: Manifest = {
-        "name": "model",
+        "name": CONTAINER,
         "image": spec["imageURI"],
         "args": ["serve"],  # clause 1.1-1
         "env": [

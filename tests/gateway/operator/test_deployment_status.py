@@ -93,6 +93,7 @@ def a_pod(*containers, first=(), created="", of="", **metadata):
 RUNS = {"running": {"startedAt": "2026-12-01T00:00:00Z"}}
 KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
 ENDED = {"terminated": {"exitCode": 3, "reason": "Error", "message": "Traceback\nno\x07 GPU\n\n"}}
+FINE = {"waiting": {"reason": "PodInitializing"}}
 DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
 BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting"}}
 THREE = "container model ended with exit code 3: no� GPU"
@@ -111,7 +112,7 @@ SILENT = "container model does not answer GET /ping on port 8080"
         (a_pod({"state": ENDED}), THREE),
         (a_pod({"state": DONE}), "container model ended with exit code 0"),
         (
-            a_pod({"state": {"waiting": {"reason": "PodInitializing"}}}, first=[{"state": ENDED}]),
+            a_pod({"state": FINE}, first=[{"state": ENDED}]),
             THREE.replace("model", "model-data"),
         ),
         (a_pod({"state": RUNS, "started": False}, first=[{"state": DONE}]), f"{SILENT} yet"),
@@ -121,7 +122,8 @@ SILENT = "container model does not answer GET /ping on port 8080"
         ),
         (a_pod({"state": RUNS, "started": True, "ready": False}), SILENT),
         (a_pod({"state": RUNS, "started": True, "ready": True, "lastState": ENDED}), None),
-        (a_pod({"state": RUNS}, first=[{"state": RUNS}]), None),
+        (a_pod({"state": FINE}, first=[{"state": RUNS, "started": False, "ready": False}]), None),
+        (a_pod({"name": "proxy", "state": RUNS, "ready": False}), None),
     ],
 )
 def test_why_a_container_does_not_serve(pod, words):

@@ -219,6 +219,25 @@ async def test_a_model_that_is_being_deleted_gets_nothing(cluster):
     assert names_of(cluster.all(*DEPLOYMENTS)) == ["two"]
 
 
+@pytest.mark.parametrize(
+    ("release", "policy", "lifecycle"),
+    [
+        (("1", "30+"), "policy/v1", {"preStop": {"sleep": {"seconds": 2}}}),
+        (("1", "29"), "policy/v1beta1", None),
+    ],
+)
+async def test_what_a_version_of_kubernetes_has_is_used(cluster, release, policy, lifecycle):
+    budgets = (policy, BUDGETS[1])
+    cluster.release = release
+    cluster.all(*budgets)
+    async with kept(cluster):
+        cluster.add(a_model())
+        await eventually(lambda: cluster.find(*DEPLOYMENTS, "one"))
+    spec = cluster.find(*DEPLOYMENTS, "one")["spec"]["template"]["spec"]
+    assert spec["containers"][0].get("lifecycle") == lifecycle
+    assert names_of(cluster.all(*budgets)) == ["one"]
+
+
 # --- Refusals ------------------------------------------------------------------------------------
 
 
