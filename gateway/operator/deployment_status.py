@@ -19,6 +19,9 @@ _SHOWN: Final = 600
 #: Words of a container that waits, and is not at fault.
 _FINE: Final = frozenset({"ContainerCreating", "PodInitializing"})
 
+#: The word of a container that is started again later; how it has ended says more.
+_BACK_OFF: Final = "CrashLoopBackOff"
+
 #: Words that add nothing to an exit code.
 _OBVIOUS: Final = frozenset({None, "", "Error", "Completed"})
 
@@ -106,11 +109,11 @@ def _container_trouble(container: ClusterObject, *, has_ended_well: bool) -> Ite
     """Yield why a container does not run, or does not answer; and how it ended last."""
     state = container.get("state") or {}
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
-    how = f"{_end(container, ended)}" if ended else ""
+    how = _end(container, ended) if ended else ""
     waiting = state.get("waiting") or {}
     if waiting:
         reason = waiting.get("reason")
-        if how:
+        if how and reason in (*_FINE, _BACK_OFF):
             yield _words(f"{reason}: {how}")
         elif reason not in _FINE:
             yield _words(f"{reason}: {waiting.get('message') or ''}")

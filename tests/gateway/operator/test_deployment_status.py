@@ -94,6 +94,7 @@ RUNS = {"running": {"startedAt": "2026-12-01T00:00:00Z"}}
 KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
 ENDED = {"terminated": {"exitCode": 3, "reason": "Error", "message": "Traceback\nno\x07 GPU\n\n"}}
 FINE = {"waiting": {"reason": "PodInitializing"}}
+NO_IMAGE = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
 DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
 BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting"}}
 THREE = "container model ended with exit code 3: no� GPU"
@@ -110,6 +111,8 @@ SILENT = "container model does not answer GET /ping on port 8080"
         (a_pod({"state": BACK_OFF}), "CrashLoopBackOff: back-off 10s restarting"),
         (a_pod({"state": BACK_OFF, "lastState": ENDED}), f"CrashLoopBackOff: {THREE}"),
         (a_pod({"state": ENDED}), THREE),
+        (a_pod({"state": NO_IMAGE, "lastState": ENDED}), "ErrImagePull: not found"),
+        (a_pod({"state": FINE, "lastState": ENDED}), f"PodInitializing: {THREE}"),
         (a_pod({"state": DONE}), "container model ended with exit code 0"),
         (
             a_pod({"state": FINE}, first=[{"state": ENDED}]),
