@@ -73,13 +73,25 @@ def add_to(commands: Commands) -> None:
         help="Service of all gateways, such as gateways or edge/gateways (none)",
     )
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address of /healthz and /metrics (%(default)s)"
+        "--model-data-root",
+        action="append",
+        default=[],
+        metavar="S3_URL",
+        help="folder that models may have data from, s3://BUCKET/PREFIX/; may be repeated (any)",
     )
+    parser.add_argument(
+        "--image-pull-secret",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Secret by which those pods pull the image; may be repeated (none)",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address of its pages (%(default)s)")
     parser.add_argument(
         "--port",
         type=whole_number,
         default=8091,
-        help="port of /healthz and /metrics, 0 for a free one (%(default)s)",
+        help="port of /healthz, /readyz and /metrics, 0 for a free one (%(default)s)",
     )
     parser.add_argument(
         "--check",
@@ -155,6 +167,7 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
     from partway.gateway.cluster.cluster_settings import find_cluster
     from partway.gateway.operator.kept_namespace import PodSettings
     from partway.gateway.operator.model_deployments import ModelDataAccess
+    from partway.gateway.operator.model_faults import is_root
     from partway.gateway.settings.cluster_table import is_service_name
 
     if not DNS_NAME.fullmatch(options.domain):
@@ -171,12 +184,20 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
             f"--gateways: {options.gateways!r} was given; it must be the name of a Service, such "
             "as gateways, or with its namespace edge/gateways"
         )
+    for root in options.model_data_root:
+        if not is_root(root):
+            raise ValueError(
+                f"--model-data-root: {root!r} was given; it must be s3://BUCKET or "
+                "s3://BUCKET/PREFIX"
+            )
     cluster = find_cluster(options.server, options.token_file, options.ca_file, options.namespace)
-    return cluster, PodSettings(
-        options.domain,
-        ModelDataAccess(options.image, options.model_data_secret),
-        options.gateways,
+    data = ModelDataAccess(
+        options.image,
+        options.model_data_secret,
+        tuple(options.model_data_root),
+        tuple(options.image_pull_secret),
     )
+    return cluster, PodSettings(options.domain, data, options.gateways)
 
 
 async def _check(cluster: ClusterSettings) -> int:
@@ -218,12 +239,21 @@ async def _serve(cluster: ClusterSettings, settings: PodSettings, host: str, por
                 namespace=cluster.namespace,
             )
         )
-        await running
     except OSError as error:
         say_failure(_NAME, f"--host, --port: {host}:{port}: {error.strerror or error}")
         return 1
+    else:
+        return await _ended(running)
     finally:
         stop.set()
         await asyncio.wait((running,))
         await status.aclose()
+
+
+async def _ended(running: asyncio.Task[None]) -> int:
+    try:
+        await running
+    except Exception:  # the process begins anew, and another one leads meanwhile
+        log.exception("the operator has failed")
+        return 1
     return 0

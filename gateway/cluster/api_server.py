@@ -241,6 +241,15 @@ class ApiServer:
         with self._understood(f"GET {path}"):
             return tuple(str(each["version"]) for each in found["versions"])
 
+    async def release(self) -> tuple[int, int]:
+        """Return the server's version of Kubernetes, such as (1, 30)."""
+        path = "/version"
+        found = await self._asked("GET", path)
+        with self._understood(f"GET {path}"):
+            # Some providers write "30+".
+            major, minor = (str(found[each]).rstrip("+") for each in ("major", "minor"))
+            return int(major), int(minor)
+
     # --- Answers ---------------------------------------------------------------------------------
 
     async def _asked(

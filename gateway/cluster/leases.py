@@ -47,6 +47,7 @@ class Leadership:
 
     Attributes:
         is_first: whether this process made the Lease, so that no other one has acted before.
+        is_known: whether the lease was read or made once.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Leadership:
         self._clock = clock
         self._wall_clock = wall_clock
         self.is_first = False
+        self.is_known = False
         self._good_until = 0.0
         self._seen = ""
         self._seen_at = 0.0
@@ -150,7 +152,10 @@ class Leadership:
                 "metadata": {"name": self._name},
                 "spec": self._spec({}),
             }
-            return await self._server.create(self._leases, made, seconds=LEASE_REQUEST)
+            created = await self._server.create(self._leases, made, seconds=LEASE_REQUEST)
+            self.is_known = True
+            return created
+        self.is_known = True
         spec = found.get("spec") or {}
         version = str(found["metadata"]["resourceVersion"])
         if version != self._seen:

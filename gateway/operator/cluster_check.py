@@ -24,6 +24,7 @@ NEEDED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     (ENDPOINT.group, f"{ENDPOINT.plural}/status"): ("patch",),
     ("apps", "deployments"): (*_READ, "create", "update"),
     ("", "services"): (*_READ, "create", "update"),
+    ("policy", "poddisruptionbudgets"): (*_READ, "create", "update"),
     ("discovery.k8s.io", "endpointslices"): _READ,
     ("", "pods"): (*_READ, "patch", "delete"),
     (UNREACHABLE_POD.group, UNREACHABLE_POD.plural): (*_READ, "delete"),

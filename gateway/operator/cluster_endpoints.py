@@ -28,7 +28,9 @@ from partway.gateway.cluster.watched_collection import ObjectKey, OnChange, Watc
 from partway.gateway.operator.cluster_errors import ClusterUnavailable, unavailable
 from partway.gateway.operator.deployment_status import deployment_readiness, has_ready_endpoint
 from partway.gateway.operator.model_deployments import (
+    Abilities,
     Manifest,
+    Manifests,
     ModelDataAccess,
     in_place_of,
     is_made_of,
@@ -38,6 +40,14 @@ from partway.gateway.operator.model_deployments import (
 from partway.gateway.timing.clock import Clock
 
 _SLICES: Final = "discovery.k8s.io"
+_POLICY: Final = "policy"
+
+#: The version of Kubernetes from which on a pod can wait before SIGTERM by itself.
+_SLEEPS: Final = (1, 30)
+
+#: A Deployment that is not yet made of what its DeployedModel says.
+_PENDING: Final = Readiness("Pending", "Its Deployment is about to be created")
+_CHANGING: Final = Readiness("Progressing", "Its Deployment is about to be changed")
 
 #: Statuses of refusals that only another spec can change.
 _FOR_GOOD: Final = frozenset({400, 422})
@@ -48,14 +58,17 @@ class _Taken(Exception):
 
 
 class _Copies(NamedTuple):
-    deployments: WatchedCollection
     services: WatchedCollection
+    budgets: WatchedCollection
+    deployments: WatchedCollection
     slices: WatchedCollection
     pods: WatchedCollection
 
 
 class ClusterEndpoints:
-    """Keeps one Deployment and one headless Service for each DeployedModel, both of its name.
+    """Keeps what each DeployedModel needs, all of its name.
+
+    These are a Deployment, a headless Service and a PodDisruptionBudget.
 
     It is an :class:`~partway.gateway.apis.kubernetes.endpoint_backend.EndpointBackend`. A
     DeployedModel runs whether an Endpoint names it or not. Kubernetes removes what belongs to a
@@ -82,24 +95,33 @@ class ClusterEndpoints:
         self._clock = clock
         self._data = data
         self._namespace = server.settings.namespace
-        self._copies: _Copies  # from prepare() on
+        self._can: Abilities  # from prepare() on
+        self._copies: _Copies  # likewise
         #: Why a DeployedModel cannot have what it needs, by its name.
-        self._troubles: dict[str, str] = {}
+        self._troubles: dict[str, Readiness] = {}
 
     async def prepare(self) -> None:
-        """Find out which EndpointSlices the server has; call this first.
+        """Find out what the cluster's version has; call this first.
 
         Raises:
             ClusterError: the server cannot be asked.
         """
-        served = await self._server.versions(_SLICES)
-        version = "v1" if "v1" in served or not served else served[0]
+        self._can = Abilities(
+            await self._server.release() >= _SLEEPS,
+            await self._version(_POLICY),
+            await self._version(_SLICES),
+        )
         self._copies = _Copies(
-            self._copy("apps/v1", "deployments"),
             self._copy("v1", "services"),
-            self._copy(f"{_SLICES}/{version}", "endpointslices", SERVICE_LABEL),
+            self._copy(self._can.policy, "poddisruptionbudgets"),
+            self._copy("apps/v1", "deployments"),
+            self._copy(self._can.slices, "endpointslices", SERVICE_LABEL),
             self._copy("v1", "pods", MODEL_LABEL, self._pod_changed),
         )
+
+    async def _version(self, group: str) -> str:
+        served = await self._server.versions(group)
+        return f"{group}/{'v1' if 'v1' in served or not served else served[0]}"
 
     @property
     def copies(self) -> Iterable[WatchedCollection]:
@@ -159,6 +181,9 @@ class ClusterEndpoints:
                 await self._have_model(model)
             except ClusterError as error:
                 failed = unavailable(error)
+                self._troubles.setdefault(
+                    model.name, Readiness(_CHANGING.reason, f"{_CHANGING.message}: {error}")
+                )
         for gone in [each for each in self._troubles if not self._is_known(each)]:
             del self._troubles[gone]
         if failed is not None:
@@ -168,20 +193,24 @@ class ClusterEndpoints:
         return self._objects.find(DEPLOYED_MODEL, self._namespace, model) is not None
 
     async def _have_model(self, model: CustomObject) -> None:
-        """Have a DeployedModel's Service and Deployment, or note why that is impossible."""
+        """Have a DeployedModel's objects, the Deployment last, or note why that is impossible."""
         self._troubles.pop(model.name, None)
-        copies = (self._copies.services, self._copies.deployments)
-        for copy, made in zip(copies, manifests(model, self._data), strict=True):
+        for copy, made in zip(
+            self._copies[: len(Manifests._fields)], self._made(model), strict=True
+        ):
             try:
                 await self._have_object(model, copy, made)
             except _Taken as taken:
-                self._troubles[model.name] = str(taken)
+                self._troubles[model.name] = Readiness("Refused", str(taken))
                 return
             except ClusterRefusal as refusal:
-                self._troubles[model.name] = str(refusal)
+                self._troubles[model.name] = Readiness("Refused", str(refusal))
                 if refusal.status not in _FOR_GOOD:
                     raise
                 return
+
+    def _made(self, model: CustomObject) -> Manifests:
+        return manifests(model, self._data, self._can)
 
     async def _have_object(
         self, model: CustomObject, copy: WatchedCollection, wanted: Manifest
@@ -234,11 +263,16 @@ class ClusterEndpoints:
             word = "Progressing"
         return Readiness(word, first.message)
 
-    def _readiness(self, model: str) -> Readiness:
-        if trouble := self._troubles.get(model):
-            return Readiness("Refused", trouble)
-        deployment = self._copies.deployments.objects.get(ObjectKey(self._namespace, model))
-        return deployment_readiness(deployment, self._slices_of(model), self._pods_of(model))
+    def _readiness(self, name: str) -> Readiness:
+        if trouble := self._troubles.get(name):
+            return trouble
+        model = self._objects.find(DEPLOYED_MODEL, self._namespace, name)
+        deployment = self._copies.deployments.objects.get(ObjectKey(self._namespace, name))
+        if model is None or deployment is None:
+            return _PENDING
+        if not is_made_of(deployment, self._made(model).deployment):
+            return _CHANGING
+        return deployment_readiness(deployment, self._slices_of(name), self._pods_of(name))
 
     def _serves(self, model: str, endpoint: str) -> bool:
         """Whether a gateway finds an instance of a DeployedModel, of whichever version."""

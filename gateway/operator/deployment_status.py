@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from partway.gateway.apis.kubernetes.conditions import MODEL_READY, Readiness
 from partway.gateway.cluster.answers import ClusterObject
-from partway.gateway.plain_text import cut, safe
+from partway.gateway.fleet.platform_interface import PING, PORT
+from partway.gateway.operator.model_deployments import CONTAINER
+from partway.gateway.plain_text import cut, safe, safe_lines
 
 _STARTING: Final = "Its instances are being started"
 
@@ -16,6 +18,15 @@ _SHOWN: Final = 600
 
 #: Words of a container that waits, and is not at fault.
 _FINE: Final = frozenset({"ContainerCreating", "PodInitializing"})
+
+#: The word of a container that is started again later; how it has ended says more.
+_BACK_OFF: Final = "CrashLoopBackOff"
+
+#: Words that add nothing to an exit code.
+_OBVIOUS: Final = frozenset({None, "", "Error", "Completed"})
+
+#: The label of a pod that tells its ReplicaSet.
+_REPLICA_SET: Final = "pod-template-hash"
 
 
 def has_ready_endpoint(slices: Iterable[ClusterObject]) -> bool:
@@ -28,19 +39,17 @@ def has_ready_endpoint(slices: Iterable[ClusterObject]) -> bool:
 
 
 def deployment_readiness(
-    deployment: ClusterObject | None,
+    deployment: ClusterObject,
     slices: Iterable[ClusterObject],
     pods: Iterable[ClusterObject],
 ) -> Readiness:
     """Return the readiness of a DeployedModel.
 
     Args:
-        deployment: its Deployment; None if there is none yet.
+        deployment: its Deployment, which was made of what the DeployedModel says now.
         slices: the EndpointSlices of its Service.
         pods: its pods, which tell why they do not start.
     """
-    if deployment is None:
-        return Readiness("Pending", "Its Deployment is about to be created")
     spec, status = deployment["spec"], deployment.get("status") or {}
     is_seen = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 1)
     wanted, there = spec.get("replicas", 1), status.get("replicas", 0)
@@ -63,20 +72,76 @@ def deployment_readiness(
 
 
 def pod_troubles(pods: Iterable[ClusterObject]) -> Iterator[str]:
-    """Yield why pods do not run, in Kubernetes' own words."""
-    for pod in pods:
+    """Yield why pods do not serve, in Kubernetes' own words where it has any.
+
+    Only the pods of the latest ReplicaSet are asked, the newest one first.
+    """
+    for pod in _latest(pods):
         status = pod.get("status") or {}
         for each in status.get("conditions") or ():
             if each.get("type") == "PodScheduled" and each.get("status") == "False":
                 yield _words(f"{each.get('reason')}: {each.get('message')}")
-        containers: Iterable[Any] = (
-            *(status.get("initContainerStatuses") or ()),
-            *(status.get("containerStatuses") or ()),
-        )
-        for each in containers:
-            waiting = (each.get("state") or {}).get("waiting") or {}
-            if waiting and waiting.get("reason") not in _FINE:
-                yield _words(f"{waiting.get('reason')}: {waiting.get('message') or ''}")
+        for each in status.get("initContainerStatuses") or ():
+            yield from _container_trouble(each, has_ended_well=_exit_code(each) == 0)
+        for each in status.get("containerStatuses") or ():
+            yield from _container_trouble(each, has_ended_well=False)
+
+
+def _latest(pods: Iterable[ClusterObject]) -> list[ClusterObject]:
+    """Return the pods of the latest ReplicaSet, the newest one first; no pod that is deleted.
+
+    An earlier ReplicaSet may make a pod in place of a lost one, but has older ones, too.
+    """
+    sets: dict[str, list[ClusterObject]] = {}
+    for pod in pods:
+        if not pod["metadata"].get("deletionTimestamp"):
+            of = (pod["metadata"].get("labels") or {}).get(_REPLICA_SET, "")
+            sets.setdefault(of, []).append(pod)
+    latest = max(sets.values(), key=lambda of: min(map(_created, of)), default=[])
+    return sorted(latest, key=_created, reverse=True)
+
+
+def _created(pod: ClusterObject) -> str:
+    return str(pod["metadata"].get("creationTimestamp") or "")
+
+
+def _container_trouble(container: ClusterObject, *, has_ended_well: bool) -> Iterator[str]:
+    """Yield why a container does not run, or does not answer; and how it ended last."""
+    state = container.get("state") or {}
+    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
+    how = _end(container, ended) if ended else ""
+    waiting = state.get("waiting") or {}
+    if waiting:
+        reason = waiting.get("reason")
+        if how and reason in (*_FINE, _BACK_OFF):
+            yield _words(f"{reason}: {how}")
+        elif reason not in _FINE:
+            yield _words(f"{reason}: {waiting.get('message') or ''}")
+    elif "terminated" in state:
+        if not has_ended_well:
+            yield _words(how)
+    elif _is_silent(container):
+        yet = "" if container.get("started") else " yet"
+        silent = f"container {CONTAINER} does not answer GET {PING} on port {PORT}{yet}"
+        yield _words(f"{silent}; before, {how}" if how else silent)
+
+
+def _is_silent(container: ClusterObject) -> bool:
+    """Whether a container runs, and does not answer; only that of the model is asked."""
+    is_running = "running" in (container.get("state") or {})
+    return is_running and container.get("name") == CONTAINER and not container.get("ready")
+
+
+def _exit_code(container: ClusterObject) -> object:
+    return ((container.get("state") or {}).get("terminated") or {}).get("exitCode")
+
+
+def _end(container: ClusterObject, ended: ClusterObject) -> str:
+    """Return how a container ended: its exit code, why, and its last line of output."""
+    reason = "" if ended.get("reason") in _OBVIOUS else f" ({ended.get('reason')})"
+    said = f"container {container.get('name')} ended with exit code {ended.get('exitCode')}{reason}"
+    last = safe_lines(str(ended.get("message") or ""), 1)
+    return f"{said}: {last[0]}" if last else said
 
 
 def _words(text: object) -> str:

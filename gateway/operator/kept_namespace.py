@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -15,7 +16,8 @@ from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.cluster_objects import ClusterObjects
 from partway.gateway.operator.limits import RETRY_INTERVAL
 from partway.gateway.operator.live_gateways import GatewayPods
-from partway.gateway.operator.model_deployments import ModelDataAccess, model_faults
+from partway.gateway.operator.model_deployments import ModelDataAccess
+from partway.gateway.operator.model_faults import model_faults
 from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause
@@ -79,8 +81,13 @@ class KeptNamespace:
         """The collections that are followed."""
         return (*self._copies, *self._further_copies)
 
+    @property
+    def has_listed(self) -> bool:
+        """Whether everything that it follows has been listed once."""
+        return bool(self._copies) and all(each.listed.is_set() for each in self._copies)
+
     async def run(self) -> None:
-        """Keep the namespace until cancelled."""
+        """Keep the namespace until cancelled; the end of a task is a fault, and is raised."""
         unreachable: UnreachablePods | None = None
         gateways: GatewayPods | None = None
         try:
@@ -95,11 +102,12 @@ class KeptNamespace:
             for copy in self._copies:
                 await copy.listed.wait()
             self._controller.start()
-            if gateways is not None:
+            if gateways is None or unreachable is None:
+                await asyncio.Event().wait()
+            else:
                 gateways.start()
-            if unreachable is not None:
                 unreachable.start()
-            await asyncio.Event().wait()
+                await _first_end(unreachable)
         finally:
             if unreachable is not None:
                 await unreachable.aclose()
@@ -131,3 +139,10 @@ class KeptNamespace:
                 await pause(self._clock, RETRY_INTERVAL)
             else:
                 return
+
+
+async def _first_end(*workers: UnreachablePods) -> None:
+    ended, _ = await asyncio.wait([each.task for each in workers], return_when=FIRST_COMPLETED)
+    for each in ended:
+        each.result()
+        raise RuntimeError(f"the task {each.get_name()} has ended")

@@ -31,3 +31,15 @@ UNREACHABLE_NODE_TIME: Final = 60.0
 #: Pods that are deleted as unreachable within a time in seconds: this share of all, or one.
 DELETION_SHARE: Final = 0.1
 DELETION_WINDOW: Final = 60.0
+
+#: Connections of the status port at once: probes and scrapers need one each. Others lose the one
+#: that is idle for longest.
+STATUS_CONNECTIONS: Final = 64
+
+#: Seconds in which the status port's answers may end when the process ends.
+STATUS_CLOSE_TIMEOUT: Final = 1.0
+
+#: Processors and memory of the init container that fetches a model's data. A fetch keeps less than
+#: half of that memory, however large the data are.
+FETCH_PROCESSORS: Final = "100m"
+FETCH_MEMORY: Final = "512Mi"

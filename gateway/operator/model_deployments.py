@@ -1,21 +1,23 @@
-"""From a DeployedModel to its Deployment and its headless Service: pure."""
+"""From a DeployedModel to its Deployment, headless Service and PodDisruptionBudget: pure."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from partway.gateway.apis.kubernetes.custom_object import CustomObject
 from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
-from partway.gateway.apis.kubernetes.schemas import Cause
 from partway.gateway.cluster.answers import ClusterObject
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL, PREFIX
 from partway.gateway.fleet.limits import PING_TIMEOUT, START_TIMEOUT, STOP_GRACE
-from partway.gateway.fleet.platform_interface import OF_VERTEX, PING, PORT, PORT_VARIABLE
+from partway.gateway.fleet.platform_interface import PING, PORT, PORT_VARIABLE
+from partway.gateway.operator.limits import FETCH_MEMORY, FETCH_PROCESSORS
 from partway.gateway.operator.pod_options import PodOptions, pod_options
+from partway.gateway.storage.limits import MODEL_DATA_QUOTA
+from partway.protocol.limits import MIB
 
 Manifest = dict[str, Any]
 
@@ -33,6 +35,9 @@ _DATA: Final = "model-data"
 _DATA_ROOM: Final = "/model-data"
 _PORT_NAME: Final = "http"
 
+#: The name of the container that serves the model.
+CONTAINER: Final = "model"
+
 #: Seconds that a pod stays on a node that is cut off. Kubernetes' default, 300, is for nodes that
 #: come back; a stream's client cannot wait for that.
 _UNREACHABLE_SECONDS: Final = 3
@@ -48,6 +53,27 @@ _ROLLOUT_MARGIN: Final = 600
 #: Earlier ReplicaSets that are kept, for ``kubectl rollout undo``.
 _HISTORY: Final = 2
 
+#: Seconds between a pod's mark as terminating and its SIGTERM, by default: gateways learn of the
+#: mark within one. Kubernetes itself waits, from version 1.30 on.
+_DRAIN: Final = 2
+
+#: Containers that crash may say why on their last lines of output (2 KiB at most).
+_LAST_WORDS: Final = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+
+
+class Abilities(NamedTuple):
+    """Differences between versions of Kubernetes, as far as manifests depend on them.
+
+    Attributes:
+        sleeps: whether a pod can wait before SIGTERM by itself.
+        policy: the API version of PodDisruptionBudgets.
+        slices: the API version of EndpointSlices.
+    """
+
+    sleeps: bool = True
+    policy: str = "policy/v1"
+    slices: str = "discovery.k8s.io/v1"
+
 
 @dataclass(frozen=True, slots=True)
 class ModelDataAccess:
@@ -56,42 +82,34 @@ class ModelDataAccess:
     Attributes:
         image: the image of Partway; empty if none is known, so that no data can be fetched.
         secret: the Secret with the variables of its access to S3; empty for none.
+        roots: the folders at ``s3://`` that models may have data from; none for all.
+        pull_secrets: Secrets by which that image is pulled.
     """
 
     image: str = ""
     secret: str = ""
+    roots: tuple[str, ...] = ()
+    pull_secrets: tuple[str, ...] = ()
 
 
-def model_faults(model: CustomObject, data: ModelDataAccess) -> Iterator[Cause]:
-    """Yield why a DeployedModel that satisfies its schema cannot run in a cluster."""
-    options, faults = pod_options(model.annotations)
-    yield from faults
-    spec = model.spec["modelSpec"]
-    variables = [each["name"] for each in spec["modelContainerSpec"].get("env", ())]
-    path = "spec.modelSpec.modelContainerSpec.env"
-    for name in variables:
-        if name == PORT_VARIABLE:
-            yield _fault(path, f"{name} was given, which only the operator sets; leave it out")
-        elif name in OF_VERTEX:
-            yield _fault(path, f"{name} was given; containers of Vertex AI do not run in a cluster")
-    if len(set(variables)) < len(variables):
-        yield _fault(path, "a variable is given twice; each must be given once")
-    if "artifactLocation" in spec:
-        path = "spec.modelSpec.artifactLocation"
-        if options.volume is not None:
-            yield _fault(path, f"must not be given beside the annotation {PREFIX}model-volume")
-        elif not data.image:
-            yield _fault(
-                path,
-                "the operator has no image that fetches model data; set its --image, or name a "
-                f"volume by the annotation {PREFIX}model-volume",
-            )
+class Manifests(NamedTuple):
+    """The objects of a DeployedModel, all of its name."""
+
+    service: Manifest
+    budget: Manifest
+    deployment: Manifest
 
 
-def manifests(model: CustomObject, data: ModelDataAccess) -> tuple[Manifest, Manifest]:
-    """Return the Service and the Deployment of a DeployedModel without faults."""
+def manifests(model: CustomObject, data: ModelDataAccess, can: Abilities) -> Manifests:
+    """Return the objects of a DeployedModel without faults."""
     options, _ = pod_options(model.annotations)
-    return _marked(_service(model)), _marked(_deployment(model, options, data))
+    service, budget = _service(model), _budget(model, can)
+    # A new version of the operator, or of the cluster, replaces no pods.
+    lasting = _deployment(model, options, replace(data, image=""), drain=0)
+    deployment = _deployment(model, options, data, drain=_DRAIN if can.sleeps else 0)
+    return Manifests(
+        _marked(service, service), _marked(budget, budget), _marked(deployment, lasting)
+    )
 
 
 def is_owned(found: ClusterObject, model: CustomObject) -> bool:
@@ -128,8 +146,9 @@ def in_place_of(found: ClusterObject, wanted: Manifest) -> Manifest:
     }
 
 
-def _marked(made: Manifest) -> Manifest:
-    text = json.dumps(made, sort_keys=True).encode()
+def _marked(made: Manifest, lasting: Manifest) -> Manifest:
+    """Mark an object by the digest of the part that has it replaced when it changes."""
+    text = json.dumps(lasting, sort_keys=True).encode()
     digest = hashlib.sha256(text).hexdigest()[:16]
     return {**made, "metadata": {**made["metadata"], "annotations": {MADE_OF: digest}}}
 
@@ -173,7 +192,29 @@ def _service(model: CustomObject) -> Manifest:
     }
 
 
-def _deployment(model: CustomObject, options: PodOptions, data: ModelDataAccess) -> Manifest:
+def _budget(model: CustomObject, can: Abilities) -> Manifest:
+    """Let a drain of nodes take one pod at a time, and any that is not ready."""
+    spec: Manifest = {"maxUnavailable": 1, "selector": {"matchLabels": _selector(model)}}
+    if can.policy == "policy/v1":
+        spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
+    return {
+        "apiVersion": can.policy,
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(model),
+        "spec": spec,
+    }
+
+
+def _deployment(
+    model: CustomObject, options: PodOptions, data: ModelDataAccess, *, drain: int
+) -> Manifest:
+    """Return the Deployment of a DeployedModel.
+
+    Args:
+        drain: seconds before SIGTERM, unless the DeployedModel says how many.
+    """
+    if options.drain_seconds is None:
+        options = replace(options, drain_seconds=drain)
     startup = options.startup_seconds or int(START_TIMEOUT)
     replicas = {} if options.replicas is None else {"replicas": options.replicas}
     return {
@@ -203,7 +244,7 @@ def _pod(model: CustomObject, options: PodOptions, data: ModelDataAccess, startu
     pod: Manifest = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # no variables of other Services
-        "terminationGracePeriodSeconds": options.drain_seconds
+        "terminationGracePeriodSeconds": (options.drain_seconds or 0)
         + (options.termination_seconds or int(STOP_GRACE)),
         "containers": [_container(spec["modelContainerSpec"], options, startup)],
         "tolerations": [*options.tolerations, *_unreachable()],
@@ -229,16 +270,20 @@ def _pod(model: CustomObject, options: PodOptions, data: ModelDataAccess, startu
         pod["volumes"] = [{"name": _DATA, "persistentVolumeClaim": source}]
         container["volumeMounts"] = [_mount(folder)]
     elif "artifactLocation" in spec:
-        pod["volumes"] = [{"name": _DATA, "emptyDir": {}}]
+        room = {"sizeLimit": f"{MODEL_DATA_QUOTA // MIB}Mi"}
+        pod["volumes"] = [{"name": _DATA, "emptyDir": room}]
         pod["initContainers"] = [_fetching(spec["artifactLocation"], data)]
         container["volumeMounts"] = [_mount("model")]
+        # These would take the place of those that an account has.
+        if data.pull_secrets and not options.service_account:
+            pod["imagePullSecrets"] = [{"name": each} for each in data.pull_secrets]
     return pod
 
 
 def _container(spec: Mapping[str, Any], options: PodOptions, startup: int) -> Manifest:
     ping = {"path": PING, "port": PORT}
     container: Manifest = {
-        "name": "model",
+        "name": CONTAINER,
         "image": spec["imageURI"],
         "args": ["serve"],  # clause 1.1-1
         "env": [
@@ -265,6 +310,7 @@ def _container(spec: Mapping[str, Any], options: PodOptions, startup: int) -> Ma
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["MKNOD", "NET_RAW"]},
         },
+        **_LAST_WORDS,
     }
     resources = {"requests": options.requests, "limits": options.limits}
     if given := {name: dict(each) for name, each in resources.items() if each}:
@@ -285,6 +331,11 @@ def _fetching(place: str, data: ModelDataAccess) -> Manifest:
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         },
+        "resources": {
+            "requests": {"cpu": FETCH_PROCESSORS, "memory": FETCH_MEMORY},
+            "limits": {"memory": FETCH_MEMORY},
+        },
+        **_LAST_WORDS,
     }
     if data.secret:
         container["envFrom"] = [{"secretRef": {"name": data.secret}}]
@@ -322,7 +373,3 @@ def _not_beside_an_unreachable_pod(model: CustomObject) -> Manifest:
 def _literal(value: str) -> str:
     """Keep Kubernetes from replacing ``$(NAME)`` in a value."""
     return value.replace("$(", "$$(")
-
-
-def _fault(path: str, message: str) -> Cause:
-    return {"reason": "FieldValueInvalid", "message": message, "field": path}

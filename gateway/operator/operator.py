@@ -47,8 +47,20 @@ class Operator:
         """The collections that are followed; none while another operator leads."""
         return () if self._kept is None else self._kept.copies
 
+    @property
+    def lack(self) -> str:
+        """Why the operator can neither act nor stand in for the one that does; empty if it can."""
+        if not self.leadership.is_known:
+            return "the lease has not been read or made yet"
+        if self.leadership.is_held and (self._kept is None or not self._kept.has_listed):
+            return "the objects of the namespace have not been listed yet"
+        return ""
+
     async def run(self) -> None:
-        """Lead whenever no other one does, until cancelled."""
+        """Lead whenever no other one does, until cancelled.
+
+        An error is a fault of the program: the process must end.
+        """
         try:
             await self.leadership.lead(self._keep)
         finally:

@@ -18,6 +18,7 @@ from partway.gateway.plain_text import cut, safe
 _SHOWN: Final = 64
 _MAX_REPLICAS: Final = 1000
 _MAX_SECONDS: Final = 86_400
+_MAX_DIGITS: Final = 9
 
 _NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _QUALIFIED: Final = rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}"
@@ -41,7 +42,8 @@ class PodOptions:
         volume: a PersistentVolumeClaim with the model's data, and a folder in it.
         service_account: empty for the namespace's default one.
         startup_seconds: until ``/ping`` is answered; None for the contract's time.
-        drain_seconds: from the mark as terminating, after which a pod gets nothing new, to SIGTERM.
+        drain_seconds: from the mark as terminating, after which a pod gets nothing new, to SIGTERM;
+            None for the operator's default.
         termination_seconds: from SIGTERM to SIGKILL; None for the contract's time.
     """
 
@@ -53,7 +55,7 @@ class PodOptions:
     volume: tuple[str, str] | None = None
     service_account: str = ""
     startup_seconds: int | None = None
-    drain_seconds: int = 0
+    drain_seconds: int | None = None
     termination_seconds: int | None = None
 
 
@@ -76,9 +78,10 @@ class PodAnnotation:
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal()) or not least <= int(text[:9]) <= most:
+        is_short = len(text) <= _MAX_DIGITS and text.isascii() and text.isdecimal()
+        if not is_short or not least <= int(text) <= most:
             raise ValueError
-        return int(text[:9])
+        return int(text)
 
     return read
 
@@ -169,10 +172,11 @@ ANNOTATIONS: Final[Mapping[str, PodAnnotation]] = {
     ),
     "drain-seconds": PodAnnotation(
         "drain_seconds",
-        f"a whole number of seconds from 1 to {_MAX_SECONDS}",
+        f"a whole number of seconds from 0 to {_MAX_SECONDS}",
         "The time for streams to end by themselves before SIGTERM, when a pod is replaced or "
-        "scaled down: none by default. A pod that stops takes all of it. Kubernetes 1.30 or later.",
-        _whole(1, _MAX_SECONDS),
+        "scaled down. A pod that stops takes all of it. By default it is 2, or 0 in a cluster "
+        "before Kubernetes 1.30, which cannot wait.",
+        _whole(0, _MAX_SECONDS),
     ),
     "termination-seconds": PodAnnotation(
         "termination_seconds",

@@ -107,6 +107,12 @@ class UnreachablePods:
         self.reports.copy.start()
         self._task = asyncio.create_task(self._work(), name="unreachable pods")
 
+    @property
+    def task(self) -> asyncio.Task[None]:
+        """The work, which a fault alone ends before :meth:`aclose`."""
+        assert self._task is not None, "it has been started"
+        return self._task
+
     async def aclose(self) -> None:
         await self.reports.copy.aclose()
         if self._task is not None:

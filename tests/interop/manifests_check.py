@@ -297,7 +297,9 @@ def a_model(annotations: dict[str, str], **more: str) -> CustomObject:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_operator_makes_is_of_kubernetes(version):
     assert set(ANNOTATIONS) == set(pod_options.ANNOTATIONS)
-    data = model_deployments.ModelDataAccess("registry.example/partway-gateway:1", "s3-access")
+    pods = model_deployments.ModelDataAccess(
+        "registry.example/partway-gateway:1", "s3-access", pull_secrets=("registry",)
+    )
     made = [
         each
         for model in (
@@ -305,9 +307,9 @@ def test_what_the_operator_makes_is_of_kubernetes(version):
             a_model(ANNOTATIONS),
             a_model({}, artifactLocation="s3://models/chat"),
         )
-        for each in model_deployments.manifests(model, data)
+        for each in model_deployments.manifests(model, pods, model_deployments.Abilities())
     ]
-    assert len(made) == 6
+    assert len(made) == 9
     assert faults(made, version) == []
 
 

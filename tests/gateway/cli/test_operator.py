@@ -49,6 +49,10 @@ def test_the_definitions(capsys):
         ((), "no API server is known"),
         (("--server", "a"), "server: 'a' was given; it must be a URL"),
         (("--server", "http://a", "--domain", "A b"), "--domain: 'A b' was given; it must be"),
+        (
+            ("--server", "http://a", "--model-data-root", "models/chat"),
+            "--model-data-root: 'models/chat' was given; it must be s3://BUCKET",
+        ),
         (("--server", "http://a", "--port", "65536"), "--port: 65536 was given; it must be"),
         (("--server", "http://a", "--gateways", "a/b/c"), "--gateways: 'a/b/c' was given; it must"),
     ],
@@ -148,3 +152,11 @@ async def test_a_port_that_is_taken(cluster):
     status, _, errors = await ran("--server", cluster.url, "--port", port)
     assert status == 1
     assert f"--host, --port: 127.0.0.1:{port}: " in errors.splitlines()[-1]
+
+
+async def test_a_fault_ends_it(cluster):
+    """A lease without a version, for one, is not what any API server has."""
+    cluster.fault = lambda asked: web.json_response({}) if "leases" in asked.path else None
+    status, _, errors = await ran("--server", cluster.url, "--port", "0")
+    assert status == 1
+    assert "the operator has failed" in errors

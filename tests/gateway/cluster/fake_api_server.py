@@ -76,6 +76,7 @@ class FakeApiServer:
     after: looks at a request after a change was made, likewise.
     oldest: watches from a version before this one get 410.
     page: objects of one page of a list.
+    release: its version of Kubernetes.
     """
 
     objects: dict[tuple[str, str], dict[tuple[str, str], JsonObject]] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class FakeApiServer:
     page: int = 500
     with_status: frozenset[str] = frozenset({"deployedmodels", "deployments"})
     version: int = 100
+    release: tuple[str, str] = ("1", "30")
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -230,6 +232,9 @@ class FakeApiServer:
 
     async def _usual(self, request: web.Request, asked: Asked) -> web.StreamResponse:
         words = asked.path.strip("/").split("/")
+        if words == ["version"]:
+            major, minor = self.release
+            return web.json_response({"major": major, "minor": minor, "gitVersion": "v"})
         api_version = "v1" if words[0] == "api" else "/".join(words[1:3])
         rest = words[2:] if words[0] == "api" else words[3:]
         if words[0] == "apis" and len(words) == 2:

@@ -134,6 +134,20 @@ async def test_a_selection(client, server):
     assert [each["metadata"]["name"] for each in found.objects] == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("said", "release"), [(("1", "30"), (1, 30)), (("1", "9"), (1, 9)), (("1", "30+"), (1, 30))]
+)
+async def test_the_version_of_kubernetes(client, server, said, release):
+    server.release = said
+    assert await soon(client.release()) == release
+
+
+async def test_a_version_that_is_none(client, server):
+    server.release = ("one", "")
+    with pytest.raises(ClusterAway, match=r"GET /version: .* is no Kubernetes API"):
+        await soon(client.release())
+
+
 async def test_the_versions_of_a_group(client, server):
     assert await soon(client.versions("discovery.k8s.io")) == ()
     server.all("discovery.k8s.io/v1beta1", "endpointslices")

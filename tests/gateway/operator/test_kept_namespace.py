@@ -8,9 +8,11 @@ import pytest
 
 from partway.gateway.operator.kept_namespace import PodSettings
 from partway.gateway.operator.model_deployments import ModelDataAccess
+from partway.gateway.operator.model_faults import model_faults
 from tests.gateway.cluster.fake_api_server import failure
 from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.operator.a_cluster import (
+    BUDGETS,
     DEPLOYMENTS,
     ENDPOINTS,
     MODELS,
@@ -25,6 +27,7 @@ from tests.gateway.operator.a_cluster import (
     a_report,
     an_endpoint,
     annotated,
+    deployed_model,
     gateways_slice,
     kept,
     names_of,
@@ -40,6 +43,11 @@ async def ready(cluster, *names: str) -> None:
         await eventually(lambda name=name: cluster.find(*DEPLOYMENTS, name))
         cluster.make_ready(name)
     await until_reasons(cluster, **dict.fromkeys(names, "Ready"))
+
+
+async def until_message(cluster, words: str) -> None:
+    """Wait until the model's message has these words."""
+    await eventually(lambda: words in cluster.condition("one").get("message", ""))
 
 
 async def test_a_model_becomes_a_deployment_and_a_service_of_its_name(cluster):
@@ -123,6 +131,57 @@ async def test_another_image_replaces_the_deployment_and_leaves_what_others_deci
         assert cluster.condition("one")["observedGeneration"] == 2
 
 
+@pytest.mark.parametrize(
+    ("fault", "reason", "words"),
+    [
+        ((403, "Forbidden", "exceeded quota"), "Refused", "exceeded quota"),
+        ((409, "Conflict", "modified"), "Progressing", "about to be changed"),
+        ((500, "InternalError", "no leader"), "Progressing", "no leader"),
+        ((), "Progressing", "about to be changed: PUT /apis/apps/v1/"),
+    ],
+)
+async def test_a_change_that_is_not_made_is_not_called_ready(cluster, fault, reason, words):
+    """A script that waits for the new generation's state would go on with the old version."""
+
+    def refused(asked):
+        if asked.method != "PUT" or not asked.path.endswith("/deployments/one"):
+            return None
+        return failure(*fault) if fault else ConnectionResetError()
+
+    async with kept(cluster):
+        await ready(cluster, "one")
+        cluster.fault = refused
+        cluster.add(a_model(imageURI="registry.example/echo:2"))
+        await eventually(lambda: cluster.condition("one").get("observedGeneration") == 2)
+        await until_message(cluster, words)
+        assert cluster.condition("one")["reason"] == reason
+        cluster.fault = lambda _: None
+        cluster.put(*SLICES, cluster.slice_of("one"))
+        await eventually(lambda: "2" in image_of(cluster.find(*DEPLOYMENTS, "one")))
+
+
+async def test_a_new_operator_leaves_what_runs(cluster):
+    """An upgrade of the operator restarts no model; the next change of a model renews it."""
+    model = a_model()
+    model["spec"]["modelSpec"]["artifactLocation"] = "s3://bucket/model/"
+
+    def first_image() -> str:
+        spec = cluster.find(*DEPLOYMENTS, "one")["spec"]["template"]["spec"]
+        return str(spec["initContainers"][0]["image"])
+
+    async with kept(cluster, PodSettings(data=ModelDataAccess("partway:1"))):
+        cluster.add(model)
+        await until_reasons(cluster, one="Progressing")
+        cluster.make_ready()
+        await until_reasons(cluster, one="Ready")
+    async with kept(cluster, PodSettings(data=ModelDataAccess("partway:2"))):
+        cluster.add(a_model("two"))
+        await until_reasons(cluster, two="Progressing")
+        assert (first_image(), cluster.reasons()["one"]) == ("partway:1", "Ready")
+        cluster.add(annotated(model, limits="memory=1Gi"))
+        await eventually(lambda: first_image() == "partway:2")
+
+
 def image_of(deployment):
     return deployment["spec"]["template"]["spec"]["containers"][0]["image"]
 
@@ -163,6 +222,25 @@ async def test_a_model_that_is_being_deleted_gets_nothing(cluster):
     assert names_of(cluster.all(*DEPLOYMENTS)) == ["two"]
 
 
+@pytest.mark.parametrize(
+    ("release", "policy", "lifecycle"),
+    [
+        (("1", "30+"), "policy/v1", {"preStop": {"sleep": {"seconds": 2}}}),
+        (("1", "29"), "policy/v1beta1", None),
+    ],
+)
+async def test_what_a_version_of_kubernetes_has_is_used(cluster, release, policy, lifecycle):
+    budgets = (policy, BUDGETS[1])
+    cluster.release = release
+    cluster.all(*budgets)
+    async with kept(cluster):
+        cluster.add(a_model())
+        await eventually(lambda: cluster.find(*DEPLOYMENTS, "one"))
+    spec = cluster.find(*DEPLOYMENTS, "one")["spec"]["template"]["spec"]
+    assert spec["containers"][0].get("lifecycle") == lifecycle
+    assert names_of(cluster.all(*budgets)) == ["one"]
+
+
 # --- Refusals ------------------------------------------------------------------------------------
 
 
@@ -194,8 +272,8 @@ async def test_what_an_earlier_model_of_the_name_has_left_is_waited_for(cluster)
         cluster.add(again)
         await until_reasons(cluster, one="Refused")
         assert "belongs to an earlier DeployedModel" in cluster.condition("one")["message"]
-        cluster.remove(*DEPLOYMENTS, "one")
-        cluster.remove(*SERVICES, "one")
+        for kind in (DEPLOYMENTS, SERVICES, BUDGETS):
+            cluster.remove(*kind, "one")
         await until_reasons(cluster, one="Progressing")
 
 
@@ -281,6 +359,34 @@ async def test_what_the_server_refuses_is_said(cluster, status):
         assert "the name is too long" in cluster.condition("one")["message"]
 
 
+@pytest.mark.parametrize(
+    ("place", "is_allowed"),
+    [
+        ("s3://models/chat/3", True),
+        ("s3://models/chat", True),
+        ("s3://models/chat.tar.gz", False),
+        ("s3://models/chatty/3", False),
+        ("s3://models/chat/../secrets", False),
+        ("s3://models//chat", False),
+        ("s3://other/chat", False),
+        ("/data/chat", False),
+    ],
+)
+def test_model_data_come_from_the_roots_alone(place, is_allowed):
+    model = a_model()
+    model["spec"]["modelSpec"]["artifactLocation"] = place
+    data = ModelDataAccess("image", roots=("s3://models/chat/", "s3://voices"))
+    said = list(model_faults(deployed_model(model), data))
+    assert [each["field"] for each in said] == (
+        [] if is_allowed else ["spec.modelSpec.artifactLocation"]
+    )
+    if place == "s3://other/chat":
+        assert said[0]["message"] == (
+            "'s3://other/chat' was given; the operator allows places below s3://models/chat/, "
+            "s3://voices alone"
+        )
+
+
 async def test_model_data_needs_an_image(cluster):
     model = a_model()
     model["spec"]["modelSpec"]["artifactLocation"] = "s3://bucket/model/"
@@ -332,14 +438,14 @@ async def test_a_status_that_conflicts_is_written_again(cluster, when):
 
 
 async def test_what_exists_though_its_event_has_not_come(cluster, monkeypatch, caplog):
-    """The answers to both creations are lost, and so is what the watch would tell."""
+    """The answers to all creations are lost, and so is what the watch would tell."""
     monkeypatch.setattr("partway.gateway.apis.kubernetes.controller.RETRY_INTERVAL", 0.05)
     lost = []
 
     def after(asked):
-        if asked.method != "POST" or len(lost) == 2:
+        if asked.method != "POST" or str(asked) in lost:
             return None
-        lost.append(asked)
+        lost.append(str(asked))
         return ConnectionResetError()
 
     cluster.after = after
@@ -349,10 +455,9 @@ async def test_what_exists_though_its_event_has_not_come(cluster, monkeypatch, c
         for copy in keeping.kept.copies:
             await soon(copy.listed.wait())
         cluster.hold_events = True
-        await eventually(lambda: len(lost) == 2 and cluster.writes().count(str(lost[1])) == 2)
+        await eventually(lambda: len(lost) == 3 and cluster.writes().count(lost[2]) == 2)
         cluster.release_events()
-        await until_reasons(cluster, one="Progressing")
-    assert cluster.condition("one")["message"] == "Its instances are being started"
+        await until_message(cluster, "Its instances are being started")
     assert caplog.text.count("a custom resource could not be applied") == len(lost)
 
 
@@ -370,7 +475,7 @@ async def test_the_api_server_away(cluster, fault, monkeypatch):
     cluster.fault = once_each
     async with kept(cluster):
         await ready(cluster, "one")
-    assert len(failed) == 3  # both creations, and the status
+    assert len(failed) == 4  # the three creations, and the status
 
 
 async def life(cluster) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from partway.gateway.operator.model_deployments import (
     MADE_OF,
+    Abilities,
     ModelDataAccess,
     in_place_of,
     is_made_of,
@@ -14,7 +15,8 @@ from partway.gateway.operator.model_deployments import (
 )
 from tests.gateway.operator.a_cluster import a_model, annotated, deployed_model
 
-DATA = ModelDataAccess("registry.example/partway:1", "s3-access")
+PODS = ModelDataAccess("registry.example/partway:1", "s3-access")
+OLD = Abilities(sleeps=False, policy="policy/v1beta1", slices="discovery.k8s.io/v1beta1")
 
 LABELS = {
     "partway.dev/model": "one",
@@ -25,23 +27,28 @@ SELECTOR = {"partway.dev/model": "one"}
 PING = {"path": "/ping", "port": 8080}
 
 
-def made(given, data=DATA):
-    return manifests(deployed_model(given), data)
+def made(given, pods=PODS, can=OLD):
+    return manifests(deployed_model(given), pods, can)
 
 
-def pod(given, data=DATA):
-    _, deployment = made(given, data)
-    return deployment["spec"]["template"]["spec"]
+def pod(given, pods=PODS, can=OLD):
+    return made(given, pods, can).deployment["spec"]["template"]["spec"]
 
 
-def container(given):
-    (only,) = pod(given)["containers"]
+def container(given, can=OLD):
+    (only,) = pod(given, can=can)["containers"]
     return only
+
+
+def with_data(place="s3://bucket/chat.tar.gz"):
+    given = a_model()
+    given["spec"]["modelSpec"]["artifactLocation"] = place
+    return given
 
 
 def test_the_whole_of_it():
     env = [{"name": "MODE", "value": "fast"}, {"name": "PRICE", "value": "$(A) or $5"}]
-    service, deployment = made(a_model(env=env))
+    service, budget, deployment = made(a_model(env=env))
     owner = {
         "apiVersion": "prediction.aiplatform.gdc.goog/v1",
         "kind": "DeployedModel",
@@ -64,6 +71,12 @@ def test_the_whole_of_it():
             "selector": SELECTOR,
             "ports": [{"name": "http", "port": 8080, "targetPort": 8080, "protocol": "TCP"}],
         },
+    }
+    assert {**budget, "metadata": without_mark(budget)} == {
+        "apiVersion": "policy/v1beta1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": SELECTOR}},
     }
     taints = ("unreachable", "not-ready")
     assert {**deployment, "metadata": without_mark(deployment)} == {
@@ -111,6 +124,7 @@ def test_the_whole_of_it():
                                 "allowPrivilegeEscalation": False,
                                 "capabilities": {"drop": ["MKNOD", "NET_RAW"]},
                             },
+                            "terminationMessagePolicy": "FallbackToLogsOnError",
                         }
                     ],
                     "tolerations": [
@@ -172,7 +186,7 @@ def test_resources_and_nodes():
         startup_seconds="900",
         termination_seconds="60",
     )
-    _, deployment = made(given)
+    deployment = made(given).deployment
     assert container(given)["resources"] == {
         "requests": {"cpu": "2"},
         "limits": {"nvidia.com/gpu": "1"},
@@ -194,6 +208,18 @@ def test_streams_have_their_time_before_sigterm():
     assert "lifecycle" not in container(a_model())
 
 
+def test_a_pod_waits_for_gateways_where_kubernetes_can():
+    assert container(a_model(), Abilities())["lifecycle"] == {"preStop": {"sleep": {"seconds": 2}}}
+    assert pod(a_model(), can=Abilities())["terminationGracePeriodSeconds"] == 32
+    assert "lifecycle" not in container(annotated(a_model(), drain_seconds="0"), Abilities())
+
+
+def test_a_budget_lets_unready_pods_go_where_kubernetes_can():
+    budget = made(a_model(), can=Abilities()).budget
+    assert budget["apiVersion"] == "policy/v1"
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
 @pytest.mark.parametrize("folder", ["", "chat/3"])
 def test_a_volume(folder):
     given = annotated(a_model(), model_volume=f"models/{folder}" if folder else "models")
@@ -208,14 +234,15 @@ def test_a_volume(folder):
 
 
 def test_model_data_are_fetched():
-    given = a_model()
-    given["spec"]["modelSpec"]["artifactLocation"] = "s3://bucket/chat.tar.gz"
+    given = with_data()
     spec = pod(given)
     (fetching,) = spec["initContainers"]
     assert fetching["image"] == "registry.example/partway:1"
     assert fetching["args"] == ["fetch", "s3://bucket/chat.tar.gz", "/model-data/model"]
     assert fetching["envFrom"] == [{"secretRef": {"name": "s3-access"}}]
-    assert spec["volumes"] == [{"name": "model-data", "emptyDir": {}}]
+    assert fetching["resources"]["limits"] == {"memory": "512Mi"}
+    assert fetching["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert spec["volumes"] == [{"name": "model-data", "emptyDir": {"sizeLimit": "65536Mi"}}]
     mount = {"name": "model-data", "mountPath": "/opt/ml/model", "readOnly": True}
     assert container(given)["volumeMounts"] == [{**mount, "subPath": "model"}]
     assert "envFrom" not in pod(given, ModelDataAccess("image"))["initContainers"][0]
@@ -223,21 +250,20 @@ def test_model_data_are_fetched():
 
 def test_a_place_of_model_data_takes_nothing_from_the_environment():
     """The init container has a secret there, which a place would tell its server."""
-    given = a_model()
-    given["spec"]["modelSpec"]["artifactLocation"] = "s3://bucket/$(AWS_SECRET_ACCESS_KEY)/"
+    given = with_data("s3://bucket/$(AWS_SECRET_ACCESS_KEY)/")
     (fetching,) = pod(given)["initContainers"]
     assert fetching["args"][1] == "s3://bucket/$$(AWS_SECRET_ACCESS_KEY)/"
 
 
 def test_replicas_are_others_affair_unless_they_are_given():
     for given, replicas in ((a_model(), 5), (annotated(a_model(), replicas="2"), 2)):
-        _, wanted = made(given)
+        wanted = made(given).deployment
         live = {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 5}}
         assert in_place_of(live, wanted)["spec"]["replicas"] == replicas
 
 
 def test_a_replacement_keeps_what_the_cluster_has_given():
-    service, _ = made(a_model())
+    service = made(a_model()).service
     live = {
         "metadata": {"resourceVersion": "7", "uid": "u", "annotations": {"a": "b"}},
         "spec": {"clusterIP": "None", "clusterIPs": ["None"], "ports": []},
@@ -251,19 +277,47 @@ def test_a_replacement_keeps_what_the_cluster_has_given():
 
 
 def test_each_change_is_seen():
-    _, before = made(a_model())
+    before = made(a_model()).deployment
     for changed in (
         a_model(imageURI="other"),
         a_model(endpoint="other"),
         annotated(a_model(), replicas="1"),
     ):
-        _, after = made(changed)
-        assert not is_made_of(before, after)
-    assert is_made_of(before, made(a_model())[1])
+        assert not is_made_of(before, made(changed).deployment)
+    assert is_made_of(before, made(a_model()).deployment)
+
+
+def test_another_version_of_the_operator_or_of_the_cluster_replaces_no_pods():
+    before, after = (
+        made(with_data()),
+        made(with_data(), ModelDataAccess("other", "s3-access"), Abilities()),
+    )
+    assert before.deployment["spec"] != after.deployment["spec"]
+    assert is_made_of(before.deployment, after.deployment)
+    elsewhere = made(with_data(), ModelDataAccess("registry.example/partway:1", "other"))
+    assert not is_made_of(before.deployment, elsewhere.deployment)
+
+
+def test_a_release_that_replaces_all_pods_is_a_decision():
+    """Another digest here restarts every model of every cluster that is upgraded.
+
+    If that is meant, CHANGELOG.md must say so, and this test gets the new digest.
+    """
+    given = annotated(with_data(), limits="memory=16Gi,nvidia.com/gpu=1", replicas="2")
+    deployment = made(given).deployment
+    assert deployment["metadata"]["annotations"][MADE_OF] == "3bb67b020d519658"
+
+
+def test_secrets_that_pull_the_image_of_the_fetch():
+    pods = ModelDataAccess("image", pull_secrets=("one", "two"))
+    assert pod(with_data(), pods)["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
+    assert "imagePullSecrets" not in pod(a_model(), pods)
+    own = annotated(with_data(), service_account="models")
+    assert "imagePullSecrets" not in pod(own, pods)
 
 
 def test_an_owner_is_known_by_its_uid():
-    service, _ = made(a_model())
+    service = made(a_model()).service
     model = deployed_model(a_model())
     assert is_owned(service, model)
     other = a_model()

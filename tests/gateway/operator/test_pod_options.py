@@ -37,6 +37,7 @@ def read(**given: str):
         ("service-account", "models", "models"),
         ("startup-seconds", "900", 900),
         ("drain-seconds", "1800", 1800),
+        ("drain-seconds", "0", 0),
         ("termination-seconds", "300", 300),
     ],
 )
@@ -50,7 +51,7 @@ def test_what_is_read(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        *(("replicas", each) for each in ("", "-1", "1001", "1.0", "²", "9" * 5000)),
+        *(("replicas", each) for each in ("", "-1", "1001", "1.0", "²", "0000000005", "9" * 5000)),
         *(("limits", each) for each in ("", "cpu", "cpu=", "cpu=a", "cpu=1,", "cpu=-1", "=1")),
         *(("node-selector", each) for each in ("a", "a=b=c", "a=b;c=d", "-a=b")),
         *(("tolerations", each) for each in ("a", "a:Never", "a=b", ":NoSchedule")),

@@ -45,6 +45,7 @@ BUILD = Path(__file__).with_name("build")
 PATIENCE = 120.0
 
 #: The images that every node has, as the Dockerfile makes them: Partway, and the models that ship.
+#: One more always fails.
 IMAGES: dict[str, dict[str, Any]] = {
     "partway": {
         "entrypoint": [sys.executable, "-m", "partway"],
@@ -59,6 +60,7 @@ IMAGES: dict[str, dict[str, Any]] = {
         }
         for model in ("echo", "chat", "kmeans", "linear", "pca", "speech", "voice")
     },
+    "broken": {"entrypoint": ["sh", "-c", "echo the model has no GPU >&2; exit 3"]},
 }
 
 

@@ -195,9 +195,17 @@ class Container:
             "reason": "Error" if status else "Completed",
             "startedAt": self._running_since,
             "finishedAt": now(),
+            **self._last_words(status),
         }
         self._changed()
         return status
+
+    def _last_words(self, status: int) -> dict[str, str]:
+        """The end of its output, where it failed and its spec asks for that (2 KiB, 80 lines)."""
+        if not status or self.spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return {}
+        end = self._log.read_bytes()[-2048:].decode("utf-8", "replace")
+        return {"message": "\n".join(end.splitlines()[-80:])}
 
     async def _probe(self, process: asyncio.subprocess.Process, grace: float) -> None:
         def outcomes(kind: str) -> AsyncIterator[bool]:

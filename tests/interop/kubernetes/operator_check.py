@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from partway.gateway.operator.cluster_check import NEEDED
 from tests.interop.kubernetes.cluster import Cluster
 from tests.interop.kubernetes.control_plane import Refused, until
+from tests.interop.kubernetes.killing_proxy import KillingProxy
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -28,28 +32,30 @@ ENDPOINTS = "/apis/aiplatform.gdc.goog/v1"
 GATEWAYS = "gateways"
 
 
-def a_model(name: str = "my-tf-model", image: str = "echo", **more: Any) -> Object:
+def a_model(
+    name: str = "my-tf-model", image: str = "echo", endpoint: str = "chat", **more: Any
+) -> Object:
     return {
         "apiVersion": "prediction.aiplatform.gdc.goog/v1",
         "kind": "DeployedModel",
         "metadata": {"name": name, **more},
         "spec": {
-            "endpointPath": "endpoints/chat",
+            "endpointPath": f"endpoints/{endpoint}",
             "modelSpec": {"modelContainerSpec": {"imageURI": image}},
         },
     }
 
 
-def an_endpoint(*models: str) -> Object:
+def an_endpoint(*models: str, name: str = "chat") -> Object:
     shares = [100 // len(models)] * len(models)
     return {
         "apiVersion": "aiplatform.gdc.goog/v1",
         "kind": "Endpoint",
-        "metadata": {"name": "chat"},
+        "metadata": {"name": name},
         "spec": {
             "destinations": [
-                {"serviceRef": {"kind": "DeployedModel", "name": name}, "trafficPercentage": share}
-                for name, share in zip(models, shares, strict=True)
+                {"serviceRef": {"kind": "DeployedModel", "name": each}, "trafficPercentage": share}
+                for each, share in zip(models, shares, strict=True)
             ]
         },
     }
@@ -74,6 +80,7 @@ class Operators:
 
     def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
         self.cluster, self.namespace, self.folder = cluster, namespace, folder
+        self.server = cluster.url
         self.processes: list[subprocess.Popen[str]] = []
         self._allow()
         self.token = folder / "token"
@@ -96,7 +103,7 @@ class Operators:
 
     def command(self, *more: str) -> list[str]:
         return [
-            *(sys.executable, "-m", "partway", "operator", "--server", self.cluster.url),
+            *(sys.executable, "-m", "partway", "operator", "--server", self.server),
             *("--token-file", str(self.token), "--ca-file", str(self.cluster.ca)),
             *("--namespace", self.namespace, "--port", "0", "--gateways", GATEWAYS, *more),
         ]
@@ -112,10 +119,13 @@ class Operators:
     def log(self, number: int = 0) -> str:
         return (self.folder / f"operator-{number}.log").read_text()
 
+    @property
+    def lease(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/partway-operator"
+
     def holder(self) -> str:
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/partway-operator"
         try:
-            return str(self.cluster.ask("GET", path)["spec"].get("holderIdentity", ""))
+            return str(self.cluster.ask("GET", self.lease)["spec"].get("holderIdentity", ""))
         except Refused:
             return ""
 
@@ -147,8 +157,8 @@ class Applied:
         return self._cluster.kubectl("-n", self._namespace, *words)
 
     def get(self, path: str) -> Object:
-        root, _, rest = path.rpartition("/v1/")
-        return dict(self._cluster.ask("GET", f"{root}/v1/namespaces/{self._namespace}/{rest}"))
+        path = re.sub(r"/v1(beta1)?/", rf"\g<0>namespaces/{self._namespace}/", path, count=1)
+        return dict(self._cluster.ask("GET", path))
 
     def model(self, name: str = "my-tf-model") -> Object:
         found = self.get(f"{MODELS}/deployedmodels/{name}")
@@ -247,6 +257,82 @@ def test_killed_at_any_moment(operators: Operators, applied: Applied) -> None:
     for made in (applied.deployments(), applied.services()):
         assert [each["metadata"]["name"] for each in made] == names
     assert [each["metadata"]["generation"] for each in applied.deployments()] == [1] * 4
+
+
+#: The objects of one DeployedModel.
+KINDS = (
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/replicasets",
+    "/apis/policy/v1beta1/poddisruptionbudgets",
+    "/api/v1/services",
+    "/api/v1/pods",
+)
+
+
+def made_for(applied: Applied, name: str) -> Object:
+    """What is left of one apply, without what differs from one to another."""
+    made: Object = {"statuses": [applied.model(name), applied.endpoint(name)]}
+    for kind in KINDS:
+        made[kind] = [
+            (each["metadata"].get("generation"), each["metadata"]["labels"], each["spec"])
+            for each in applied.get(kind)["items"]
+            if each["metadata"]["labels"].get("partway.dev/model") == name
+        ]
+        if not kind.endswith("deployments"):
+            made[kind] = len(made[kind])
+    times = r"""("(?:first|last)[A-Za-z]*Time"): "[^"]*\""""
+    return dict(json.loads(re.sub(times, r"\1: 0", json.dumps(made).replace(name, "NAME"))))
+
+
+def test_killed_at_every_write(operators: Operators, applied: Applied) -> None:
+    """The write is made, and its answer does not come: the next operator goes on."""
+    begun = time.monotonic()
+    with KillingProxy.before(operators.cluster) as proxy:
+        operators.server = proxy.url
+        process = operators.start()
+        expected = None
+        for number in count():  # at 0 none is killed
+            until(operators.holder, "no operator leads")
+            name = f"model-{number}"
+            ready = partial(is_ready, applied, name)
+            proxy.kill_at(number, process.pid)
+            applied.apply(a_model(name, endpoint=name), an_endpoint(name, name=name))
+            until(partial(is_killed_or, ready, proxy, number), f"{name} is not ready")
+            if proxy.has_killed.is_set():
+                process.wait()
+                operators.cluster.ask("DELETE", operators.lease)  # as if its time were over
+                process = operators.start()
+            until(ready, f"{name} is not ready")
+            made = made_for(applied, name)
+            expected = expected or made
+            assert made == expected, proxy.writes
+            if number and not proxy.has_killed.is_set():
+                break  # there are fewer writes
+    assert [expected[each] for each in KINDS[1:]] == [1, 1, 1, 1]
+    assert number > 6, proxy.writes
+    print(f"killed at {number - 1} writes: {time.monotonic() - begun:.0f} s")
+
+
+def is_killed_or(ready: Callable[[], bool], proxy: KillingProxy, number: int) -> bool:
+    is_to_come = 0 < number <= len(proxy.writes)  # it is being made
+    return proxy.has_killed.is_set() or (not is_to_come and ready())
+
+
+def is_ready(applied: Applied, name: str) -> bool:
+    return (
+        applied.endpoint(name).get("status") == "True" and applied.model(name)["reason"] == "Ready"
+    )
+
+
+def test_why_a_container_crashes_is_said(operators: Operators, applied: Applied) -> None:
+    operators.start()
+    applied.apply(a_model(image="broken"))
+    words = "container model ended with exit code 3: the model has no GPU"
+    until(lambda: words in applied.model().get("message", ""), "the crash is not said")
+    until(lambda: "CrashLoopBackOff" in applied.model()["message"], "the back-off is not said")
+    assert (
+        applied.model()["message"] == f"Its instances are being started: CrashLoopBackOff: {words}"
+    )
 
 
 def test_another_version_and_a_deletion(operators: Operators, applied: Applied) -> None:
