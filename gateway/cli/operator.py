@@ -67,6 +67,12 @@ def add_to(commands: Commands) -> None:
         help="Secret with the variables of S3 for those pods, such as AWS_ACCESS_KEY_ID (none)",
     )
     parser.add_argument(
+        "--gateways",
+        default="",
+        metavar="NAME",
+        help="Service of all gateways, such as gateways or edge/gateways (none)",
+    )
+    parser.add_argument(
         "--host", default="127.0.0.1", help="address of /healthz and /metrics (%(default)s)"
     )
     parser.add_argument(
@@ -149,6 +155,7 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
     from partway.gateway.cluster.cluster_settings import find_cluster
     from partway.gateway.operator.kept_namespace import PodSettings
     from partway.gateway.operator.model_deployments import ModelDataAccess
+    from partway.gateway.settings.cluster_table import is_service_name
 
     if not DNS_NAME.fullmatch(options.domain):
         raise ValueError(
@@ -159,9 +166,16 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
         raise ValueError(
             f"--port: {options.port} was given; it must be a whole number from 0 to 65535"
         )
+    if options.gateways and not is_service_name(options.gateways):
+        raise ValueError(
+            f"--gateways: {options.gateways!r} was given; it must be the name of a Service, such "
+            "as gateways, or with its namespace edge/gateways"
+        )
     cluster = find_cluster(options.server, options.token_file, options.ca_file, options.namespace)
     return cluster, PodSettings(
-        options.domain, ModelDataAccess(options.image, options.model_data_secret)
+        options.domain,
+        ModelDataAccess(options.image, options.model_data_secret),
+        options.gateways,
     )
 
 

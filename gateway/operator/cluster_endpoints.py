@@ -107,6 +107,11 @@ class ClusterEndpoints:
         """The pods of all DeployedModels."""
         return self._copies.pods
 
+    @property
+    def slices_version(self) -> str:
+        """The API version of slices that the server has."""
+        return self._copies.slices.collection.api_version
+
     def _copy(self, api_version: str, plural: str, labels: str = "") -> WatchedCollection:
         collection = Collection(api_version, plural, self._namespace, labels)
         return WatchedCollection(self._server, collection, self._clock, self._changed)

@@ -14,6 +14,7 @@ from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.cluster_objects import ClusterObjects
 from partway.gateway.operator.limits import RETRY_INTERVAL
+from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.model_deployments import ModelDataAccess, model_faults
 from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import Clock
@@ -30,10 +31,12 @@ class PodSettings:
     Attributes:
         domain: the suffix of the domain names of endpoints that objects show.
         data: how pods get model data.
+        gateways: the Service of all gateways, NAME or NAMESPACE/NAME; empty if none is known.
     """
 
     domain: str = "localhost"
     data: ModelDataAccess = field(default_factory=ModelDataAccess)
+    gateways: str = ""
 
 
 class KeptNamespace:
@@ -51,6 +54,7 @@ class KeptNamespace:
         wall_clock: Callable[[], float],
     ) -> None:
         self._server = server
+        self._settings = settings
         self._clock = clock
         self._objects = ClusterObjects(
             server,
@@ -73,8 +77,12 @@ class KeptNamespace:
     async def run(self) -> None:
         """Keep the namespace until cancelled."""
         unreachable: UnreachablePods | None = None
+        gateways: GatewayPods | None = None
         try:
             await self._prepared()
+            if self._settings.gateways:
+                gateways = self._gateway_pods()
+                gateways.start()
             unreachable = UnreachablePods(self._server, self._endpoints.pods, self._clock)
             self._copies = (*self._objects.copies, *self._endpoints.copies)
             for copy in self._copies:
@@ -87,10 +95,16 @@ class KeptNamespace:
         finally:
             if unreachable is not None:
                 await unreachable.aclose()
+            if gateways is not None:
+                await gateways.aclose()
             await self._controller.aclose()
             await self._objects.aclose()
             for copy in self._copies:
                 await copy.aclose()
+
+    def _gateway_pods(self) -> GatewayPods:
+        version = self._endpoints.slices_version
+        return GatewayPods(self._server, self._settings.gateways, version, self._clock)
 
     async def _prepared(self) -> None:
         while True:

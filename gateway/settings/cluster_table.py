@@ -12,7 +12,8 @@ from partway.gateway.configuration.expected import FilePath, Flag, text
 _LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def _is_service(name: str) -> bool:
+def is_service_name(name: str) -> bool:
+    """Return whether a name is NAME or NAMESPACE/NAME."""
     parts = name.split("/")
     return len(parts) <= 2 and all(map(_LABEL.fullmatch, parts))
 
@@ -31,7 +32,8 @@ def is_port(value: object) -> int | str:
 
 
 ServiceName = Annotated[
-    str, text("the name of a Service, such as chat, or with its namespace models/chat", _is_service)
+    str,
+    text("the name of a Service, such as chat, or with its namespace models/chat", is_service_name),
 ]
 _Namespace = Annotated[
     str, text("a namespace: up to 63 lower-case letters, digits and hyphens", _LABEL.fullmatch)

@@ -50,6 +50,7 @@ def test_the_definitions(capsys):
         (("--server", "a"), "server: 'a' was given; it must be a URL"),
         (("--server", "http://a", "--domain", "A b"), "--domain: 'A b' was given; it must be"),
         (("--server", "http://a", "--port", "65536"), "--port: 65536 was given; it must be"),
+        (("--server", "http://a", "--gateways", "a/b/c"), "--gateways: 'a/b/c' was given; it must"),
     ],
 )
 def test_what_could_not_work(capsys, flags, words):

@@ -1,0 +1,66 @@
+"""GatewayPods: the gateways that are alive, by the slices of their Service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from partway.gateway.cluster.answers import Collection
+from partway.gateway.cluster.api_server import ApiServer
+from partway.gateway.cluster.endpoint_slices import (
+    NO_PORT,
+    SERVICE_LABEL,
+    ServiceInstance,
+    find_instances,
+)
+from partway.gateway.cluster.watched_collection import WatchedCollection
+from partway.gateway.timing.clock import Clock
+
+
+class GatewayPods:
+    """Follows the slices of the Service of all gateways.
+
+    While the API server is away, the last slices stay.
+
+    Args:
+        service: NAME or NAMESPACE/NAME; by default in the server's own namespace.
+        slices: the API version of slices, such as ``discovery.k8s.io/v1``.
+        on_change: called after each change.
+
+    Attributes:
+        slices: the slices of that Service alone.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        service: str,
+        slices: str,
+        clock: Clock,
+        on_change: Callable[[], object] = lambda: None,
+    ) -> None:
+        place, _, self._name = service.rpartition("/")
+        namespace = place or server.settings.namespace
+        labels = f"{SERVICE_LABEL}={self._name}"
+        collection = Collection(slices, "endpointslices", namespace, labels)
+        self.slices = WatchedCollection(server, collection, clock, lambda *_: on_change())
+
+    def start(self) -> None:
+        """Follow the slices until :meth:`aclose`."""
+        self.slices.start()
+
+    async def aclose(self) -> None:
+        await self.slices.aclose()
+
+    def ready(self, port: int | str | None = NO_PORT) -> Mapping[str, ServiceInstance]:
+        """Return the ready gateways, by the names of their pods; empty until they are known.
+
+        Args:
+            port: of each gateway, by number or by name; None for the slices' only one. A slice
+                without the port is left out. By default each gateway's port is :data:`NO_PORT`.
+        """
+        service = {"metadata": {"name": self._name}}
+        found = find_instances(service, self.slices.objects.values(), port).instances
+        return MappingProxyType(
+            {each.name: each for each in found if each.is_ready and not each.is_terminating}
+        )
