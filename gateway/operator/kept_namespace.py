@@ -11,8 +11,10 @@ from partway.gateway.apis.kubernetes.controller import EndpointController, rfc33
 from partway.gateway.cluster.answers import ClusterError
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.watched_collection import WatchedCollection
+from partway.gateway.operator.busy_pods import BusyPods
 from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.cluster_objects import ClusterObjects
+from partway.gateway.operator.gateway_pages import GatewayPages
 from partway.gateway.operator.limits import RETRY_INTERVAL
 from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.model_deployments import ModelDataAccess, model_faults
@@ -68,11 +70,17 @@ class KeptNamespace:
             self._objects, self._endpoints, clock, wall_clock, settings.domain
         )
         self._copies: tuple[WatchedCollection, ...] = ()
+        self._busy: BusyPods | None = None
 
     @property
     def copies(self) -> Collection[WatchedCollection]:
         """The collections that are followed."""
         return self._copies
+
+    @property
+    def silent_gateways(self) -> int:
+        """How many gateways have not told their streams for a while."""
+        return 0 if self._busy is None else len(self._busy.unknown)
 
     async def run(self) -> None:
         """Keep the namespace until cancelled."""
@@ -91,8 +99,15 @@ class KeptNamespace:
                 await copy.listed.wait()
             self._controller.start()
             unreachable.start()
+            if gateways is not None:
+                pages = GatewayPages(self._clock)
+                followed = (self._endpoints.pods, gateways, pages)
+                self._busy = BusyPods(self._server, *followed, self._clock)
+                self._busy.start()
             await asyncio.Event().wait()
         finally:
+            if self._busy is not None:
+                await self._busy.aclose()
             if unreachable is not None:
                 await unreachable.aclose()
             if gateways is not None:

@@ -47,6 +47,11 @@ class Operator:
         """The collections that are followed; none while another operator leads."""
         return () if self._kept is None else self._kept.copies
 
+    @property
+    def silent_gateways(self) -> int:
+        """How many gateways have not told their streams for a while."""
+        return 0 if self._kept is None else self._kept.silent_gateways
+
     async def run(self) -> None:
         """Lead whenever no other one does, until cancelled."""
         try:
