@@ -5,50 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-from aiohttp import web
 
-from partway.gateway.cluster.endpoint_slices import ServiceInstance
 from partway.gateway.operator import gateway_pages
-from partway.gateway.operator.gateway_pages import GatewayPages, GatewayRefuses, GatewaySilent
+from partway.gateway.operator.gateway_pages import GatewayRefuses, GatewaySilent
 from partway.gateway.operator.limits import STREAMS_TIMEOUT
 from tests.gateway.fleet.waiting import eventually, soon
-from tests.gateway.operator.test_open_streams import page_of
-from tests.gateway.streams.fakes import FakeClock
-
-
-class Answering:
-    """A gateway's port, with an answer that a test sets."""
-
-    def __init__(self) -> None:
-        self.answer: dict[str, Any] = {"body": page_of()}
-        self.clock = FakeClock()
-        self.asked: list[str] = []
-        self.is_silent = False
-
-    async def start(self) -> None:
-        self.pages = GatewayPages(self.clock)
-        application = web.Application()
-        application.router.add_get("/{any:.*}", self._answer)
-        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.port = self._runner.addresses[0][1]
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        self.asked.append(request.path)
-        if self.is_silent:
-            await asyncio.Event().wait()
-        return web.Response(**self.answer)
-
-    def gateway(self, port: int = 0) -> ServiceInstance:
-        return ServiceInstance("key", "g", "127.0.0.1", port or self.port)
-
-    async def aclose(self) -> None:
-        await self.pages.aclose()
-        await self._runner.cleanup()
+from tests.gateway.operator.a_gateway import Answering, page_of
 
 
 @pytest.fixture

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import generate_latest
 
 from partway.gateway.fleet.discovered.source import short_id
-from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.metrics.merged_pages import merged_pages
 from partway.gateway.operator.limits import COST_FALLS_AFTER, LAST_STREAMS_COUNT
 from partway.gateway.operator.open_streams import (
@@ -18,14 +15,9 @@ from partway.gateway.operator.open_streams import (
     open_streams,
 )
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
+from tests.gateway.operator.a_gateway import page_of
 
 UID = "6f1a2b3c-0d4e-4f5a-8b6c-7d8e9f0a1b2c"
-
-
-def page_of(*endpoints) -> bytes:
-    registry = CollectorRegistry()
-    FleetMetrics(lambda: endpoints, registry)
-    return generate_latest(registry)
 
 
 def test_the_page_of_a_gateway_names_pods():
