@@ -19,7 +19,7 @@ from partway.gateway.cluster.answers import (
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
-from partway.gateway.cluster.endpoint_slices import ServiceInstance
+from partway.gateway.cluster.endpoint_slices import NO_PORT, ServiceInstance
 from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.fleet.discovered.source import short_id
 from partway.gateway.operator.deletion_costs import (
@@ -98,7 +98,6 @@ class BusyPods:
         self._costs = DeletionCosts()
         self._of_gateways: dict[str, Mapping[str, str]] = {}  # annotations, by UID
         self._failed: set[str] = set()  # UIDs of pods whose last write has failed
-        self._trouble = ""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -121,21 +120,18 @@ class BusyPods:
             await pause(self._clock, STREAMS_INTERVAL)
 
     async def _read_and_annotate(self) -> None:
-        found = self._gateways.found()
-        if found.trouble != self._trouble:
-            self._trouble = found.trouble
-            if found.trouble:
-                line = "gateways are missing, so all model pods count as busy"
-                log.warning(LogLine(line, reason=found.trouble))
+        gateways = self._gateways.found(NO_PORT).instances
         now = self._clock.time()
-        await self._read(found.instances, now)
-        await self._annotate(found.instances, now)
+        await self._read(gateways, now)
+        await self._annotate(gateways, now)
 
     # --- Reading ---------------------------------------------------------------------------------
 
     async def _read(self, gateways: tuple[ServiceInstance, ...], now: float) -> None:
         self._told.know([each.key for each in gateways], now)
-        waiting, reasons = [*gateways], dict[str, str]()
+        with_port = self._gateways.found(None)
+        waiting = [*with_port.instances]
+        reasons = {each.key: with_port.trouble for each in gateways}  # of those without a port
 
         async def read_some() -> None:
             while waiting:
@@ -145,8 +141,8 @@ class BusyPods:
                 except GatewaySilent as error:
                     reasons[gateway.key] = str(error)
 
-        if gateways:
-            await side_by_side(min(READS_AT_ONCE, len(gateways)), read_some)
+        if waiting:
+            await side_by_side(min(READS_AT_ONCE, len(waiting)), read_some)
         unknown = self._told.unknown(now)
         self._note_unknown(
             {each.name: reasons[each.key] for each in gateways if each.key in unknown}
@@ -187,7 +183,7 @@ class BusyPods:
             for each in self._pods.objects.values()
         }
         streams = self._told.by_pod(there.keys())
-        least = 1 if self.unknown or self._trouble else 0
+        least = 1 if self.unknown else 0
         for key, metadata in there.items():
             if not metadata.get("deletionTimestamp"):
                 annotations = metadata.get("annotations") or {}

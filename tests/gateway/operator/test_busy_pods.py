@@ -255,12 +255,24 @@ async def test_a_pod_whose_change_fails_holds_up_no_other(busy, caplog):
     assert busy.costs() == {"a": "4", "b": "2", "c": "1"}
 
 
-async def test_a_slice_that_cannot_be_read_makes_all_pods_busy(busy, caplog):
+async def test_a_gateway_whose_port_is_not_known_is_silent(busy, caplog):
     busy.have("a")
     given = slice_of("gateways", g=READY)
     busy.cluster.put(*SLICES, {**given, "ports": [*given["ports"], {"name": "x", "port": 1}]})
     await eventually(lambda: busy.pods.objects and busy.followed.slices.objects)
     busy.busy.start()
     await busy.until_read()
-    assert busy.costs() == {"a": "1"}
-    assert "gateways are missing, so all model pods count as busy" in caplog.text
+    await busy.rounds(LAST_STREAMS_COUNT + STREAMS_INTERVAL)
+    assert (busy.costs(), busy.busy.unknown) == ({"a": "1"}, {"g"})
+    assert "service_port must name one" in caplog.text
+
+
+async def test_no_gateway_has_no_streams(busy):
+    busy.have("a")
+    empty = {**slice_of("gateways"), "endpoints": None, "ports": None}
+    busy.cluster.put(*SLICES, empty)
+    await eventually(lambda: busy.pods.objects and busy.followed.slices.objects)
+    busy.busy.start()
+    await busy.until_read()
+    await busy.rounds(LAST_STREAMS_COUNT + STREAMS_INTERVAL)
+    assert (busy.costs(), busy.busy.unknown) == ({}, frozenset())
