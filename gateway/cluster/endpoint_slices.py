@@ -104,7 +104,8 @@ def find_instances(
     order = [*dict.fromkeys((families[0], _IPV4, _IPV6))]
     by_family: dict[str, list[ServiceInstance]] = {each: [] for each in order}
     troubles = []
-    for each in sorted(slices, key=lambda one: str(one["metadata"]["name"])):
+    used = (each for each in slices if each.get("endpoints"))  # one without pods has no ports
+    for each in sorted(used, key=lambda one: str(one["metadata"]["name"])):
         try:
             by_family[_family(each, order)] += _instances(each, _port(each, port))
         except _SliceLeftOut as error:

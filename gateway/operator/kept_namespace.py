@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import FIRST_COMPLETED
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from partway.gateway.apis.kubernetes.controller import EndpointController, rfc3339
@@ -14,11 +14,10 @@ from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.cluster_objects import ClusterObjects
+from partway.gateway.operator.gateway_followers import GatewayFollowers
 from partway.gateway.operator.limits import RETRY_INTERVAL
-from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.model_deployments import ModelDataAccess
 from partway.gateway.operator.model_faults import model_faults
-from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
@@ -74,59 +73,56 @@ class KeptNamespace:
         )
         self._is_first = is_first
         self._copies: tuple[WatchedCollection, ...] = ()
-        self._further_copies: tuple[WatchedCollection, ...] = ()
+        self._followers: GatewayFollowers | None = None
 
     @property
     def copies(self) -> Collection[WatchedCollection]:
         """The collections that are followed."""
-        return (*self._copies, *self._further_copies)
+        return (*self._copies, *(self._followers.copies if self._followers else ()))
 
     @property
     def has_listed(self) -> bool:
         """Whether everything that it follows has been listed once."""
         return bool(self._copies) and all(each.listed.is_set() for each in self._copies)
 
+    @property
+    def silent_gateways(self) -> int:
+        """How many gateways have not told their streams for a while."""
+        return self._followers.silent_gateways if self._followers else 0
+
     async def run(self) -> None:
         """Keep the namespace until cancelled; the end of a task is a fault, and is raised."""
-        unreachable: UnreachablePods | None = None
-        gateways: GatewayPods | None = None
         try:
             await self._prepared()
-            if self._settings.gateways:
-                gateways = self._gateway_pods()
-                unreachable = self._unreachable_pods(gateways)
-                self._further_copies = (gateways.slices, unreachable.reports.copy)
             self._copies = (*self._objects.copies, *self._endpoints.copies)
             for copy in self._copies:
                 copy.start()
             for copy in self._copies:
                 await copy.listed.wait()
             self._controller.start()
-            if gateways is None or unreachable is None:
-                await asyncio.Event().wait()
+            if self._settings.gateways:
+                self._followers = self._follow_gateways()
+                await _first_end(self._followers.tasks)
             else:
-                gateways.start()
-                unreachable.start()
-                await _first_end(unreachable)
+                await asyncio.Event().wait()
         finally:
-            if unreachable is not None:
-                await unreachable.aclose()
-            if gateways is not None:
-                await gateways.aclose()
+            if self._followers is not None:
+                await self._followers.aclose()
             await self._controller.aclose()
             await self._objects.aclose()
             for copy in self._copies:
                 await copy.aclose()
 
-    def _gateway_pods(self) -> GatewayPods:
-        version = self._endpoints.slices_version
-        return GatewayPods(self._server, self._settings.gateways, version, self._clock)
-
-    def _unreachable_pods(self, gateways: GatewayPods) -> UnreachablePods:
-        pods = self._endpoints.pods
-        made = UnreachablePods(self._server, pods, gateways, self._clock, is_first=self._is_first)
-        self._endpoints.on_pod_change = gateways.on_change = made.look
-        return made
+    def _follow_gateways(self) -> GatewayFollowers:
+        followers = GatewayFollowers(
+            self._server,
+            self._settings.gateways,
+            self._endpoints,
+            self._clock,
+            is_first=self._is_first,
+        )
+        followers.start()
+        return followers
 
     async def _prepared(self) -> None:
         while True:
@@ -141,8 +137,8 @@ class KeptNamespace:
                 return
 
 
-async def _first_end(*workers: UnreachablePods) -> None:
-    ended, _ = await asyncio.wait([each.task for each in workers], return_when=FIRST_COMPLETED)
+async def _first_end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    ended, _ = await asyncio.wait(tasks, return_when=FIRST_COMPLETED)
     for each in ended:
         each.result()
         raise RuntimeError(f"the task {each.get_name()} has ended")

@@ -10,6 +10,7 @@ from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.endpoint_slices import (
     NO_PORT,
     SERVICE_LABEL,
+    InstancesFound,
     ServiceInstance,
     find_instances,
 )
@@ -59,8 +60,12 @@ class GatewayPods:
             port: of each gateway, by number or by name; None for the slices' only one. A slice
                 without the port is left out. By default each gateway's port is :data:`NO_PORT`.
         """
-        service = {"metadata": {"name": self._name}}
-        found = find_instances(service, self.slices.objects.values(), port).instances
+        found = self.found(port).instances
         return MappingProxyType(
             {each.name: each for each in found if each.is_ready and not each.is_terminating}
         )
+
+    def found(self, port: int | str | None = None) -> InstancesFound:
+        """Return all gateways, those that start and those that drain too; the port is as above."""
+        service = {"metadata": {"name": self._name}}
+        return find_instances(service, self.slices.objects.values(), port)

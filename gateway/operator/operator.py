@@ -56,6 +56,11 @@ class Operator:
             return "the objects of the namespace have not been listed yet"
         return ""
 
+    @property
+    def silent_gateways(self) -> int:
+        """How many gateways have not told their streams for a while."""
+        return 0 if self._kept is None else self._kept.silent_gateways
+
     async def run(self) -> None:
         """Lead whenever no other one does, until cancelled.
 

@@ -75,6 +75,11 @@ class StatusPort(Collector):
             "Collections of the cluster that cannot be followed now",
             sum(1 for each in copies if each.trouble),
         )
+        yield GaugeMetricFamily(
+            "partway_operator_silent_gateways",
+            "Gateways that do not tell their streams, so that all model pods count as busy",
+            self._operator.silent_gateways,
+        )
 
     async def _healthz(self, exchange: Exchange, *_: object) -> None:
         """Answer 200: a process that does not should be restarted."""

@@ -13,6 +13,7 @@ from partway.gateway.fleet.discovered.source import (
     FoundInstance,
     FoundInstances,
     InstanceSources,
+    short_id,
 )
 from partway.gateway.fleet.endpoint import Discovered, Endpoint, Variant
 from partway.gateway.fleet.instance_context import InstanceContext
@@ -22,9 +23,6 @@ from partway.gateway.fleet.status import VariantStatus
 from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")
-
-#: Characters of an instance's key in its id: the rest of the id names it for people.
-_KEY_IN_ID: Final = 8
 
 _NOT_KNOWN: Final = "its instances are not known yet"
 
@@ -163,8 +161,8 @@ class DiscoveredGroup:
 
         While an instance of an earlier group drains, its id stays its own.
         """
-        key = found.key[:_KEY_IN_ID]
-        first = f"{self._endpoint.name}-{self.variant.name}-{found.name}-{key}"
+        own = short_id(found.name, found.key)
+        first = f"{self._endpoint.name}-{self.variant.name}-{own}"
         further = (f"{first}-{number}" for number in itertools.count(2))
         ids = itertools.chain((first,), further)
         return next(each for each in ids if each not in self._router.loads)

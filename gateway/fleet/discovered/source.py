@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from partway.gateway.fleet.endpoint import Discovered
 from partway.gateway.network.dialling import Address
+
+#: Characters of an instance's key in its id: the rest of the id names it for people.
+_KEY_IN_ID: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,11 @@ class FoundInstance:
     address: Address
     is_ready: bool = True
     is_leaving: bool = False
+
+
+def short_id(name: str, key: str) -> str:
+    """Return an instance's part of its id, which is behind those of endpoint and variant."""
+    return f"{name}-{key[:_KEY_IN_ID]}"
 
 
 @dataclass(frozen=True, slots=True)

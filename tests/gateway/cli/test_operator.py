@@ -134,6 +134,7 @@ async def test_it_keeps_a_namespace_until_sigterm(cluster):
     assert await asyncio.to_thread(page, f"{url}/healthz") == "ok\n"
     metrics = await asyncio.to_thread(page, f"{url}/metrics")
     assert "partway_operator_leads 1.0" in metrics
+    assert "partway_operator_silent_gateways 0.0" in metrics
     assert "process_cpu_seconds_total" in metrics
     process.send_signal(signal.SIGTERM)
     await soon(process.communicate())

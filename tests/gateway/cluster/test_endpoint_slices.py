@@ -194,7 +194,16 @@ def test_a_service_of_a_name_outside_is_refused():
         find_instances(service(type="ExternalName", externalName="chat.example"), [])
 
 
-@pytest.mark.parametrize("slices", [[], [slice_of("a")], [{**slice_of("a"), "endpoints": None}]])
+#: Kubernetes makes one for a Service without pods, and may leave it beside those with pods.
+WITHOUT_PODS = {**slice_of("a"), "endpoints": None, "ports": None}
+
+
+def test_a_slice_without_pods_needs_no_port():
+    found = find_instances(service(), [WITHOUT_PODS, slice_of("b", endpoint(1))])
+    assert (len(found.instances), found.trouble) == (1, "")
+
+
+@pytest.mark.parametrize("slices", [[], [slice_of("a")], [WITHOUT_PODS]])
 def test_a_service_without_pods_says_so(slices):
     assert find_instances(service(), slices) == InstancesFound(
         (), "the Service 'chat' has no pod: its selector matches none"

@@ -10,6 +10,8 @@ from partway.gateway.operator.kept_namespace import PodSettings
 from partway.gateway.operator.model_deployments import ModelDataAccess
 from partway.gateway.operator.model_faults import model_faults
 from tests.gateway.cluster.fake_api_server import failure
+from tests.gateway.fleet.statuses import a_variant, an_instance
+from tests.gateway.fleet.statuses import an_endpoint as gateway_endpoint
 from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.operator.a_cluster import (
     BUDGETS,
@@ -34,6 +36,8 @@ from tests.gateway.operator.a_cluster import (
     started_cluster,
     until_reasons,
 )
+from tests.gateway.operator.a_gateway import Answering, page_of
+from tests.gateway.operator.test_live_gateways import slice_of
 
 
 async def ready(cluster, *names: str) -> None:
@@ -490,6 +494,24 @@ async def life(cluster) -> None:
     await until_reasons(cluster, one="Ready")
     cluster.remove(*MODELS, "one")
     await until_reasons(cluster, chat="DestinationNotFound")
+
+
+async def test_pods_with_streams_are_spared(cluster):
+    gateway = Answering()
+    await gateway.start()
+    pods = a_variant(an_instance("chat-one-pod-uid-of-p", streams=1), name="one")
+    gateway.answer = {"body": page_of(gateway_endpoint("chat", pods))}
+    given = slice_of("gateways", g={})
+    at = {**given["endpoints"][0], "addresses": [gateway.gateway().host]}
+    cluster.put(*SLICES, {**given, "endpoints": [at], "ports": [{"port": gateway.port}]})
+    labels = {"partway.dev/model": "one"}
+    cluster.put(*PODS, {"metadata": {"name": "pod", "uid": "uid-of-pod", "labels": labels}})
+    try:
+        async with kept(cluster, PodSettings(gateways="gateways")) as keeping:
+            await eventually(lambda: "annotations" in cluster.find(*PODS, "pod")["metadata"])
+            assert keeping.kept.silent_gateways == 0
+    finally:
+        await gateway.aclose()
 
 
 class Killer:

@@ -53,11 +53,13 @@ class Operators:
         ]
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *flags: str) -> subprocess.Popen[bytes]:
         """One more, which listens."""
         number = len(self._started)
         with (self._folder / f"operator-{number}.log").open("wb") as log:
-            process = subprocess.Popen(self._words, stdout=subprocess.PIPE, stderr=log, cwd=ROOT)
+            process = subprocess.Popen(
+                [*self._words, *flags], stdout=subprocess.PIPE, stderr=log, cwd=ROOT
+            )
         self._started.append(process)
         self.url = ready_url(process)
         return process
