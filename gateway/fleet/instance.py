@@ -383,18 +383,8 @@ class Instance:
             level = logging.DEBUG  # nothing was launched, and nothing is known
         fields = {"reason": TextLines(reason)} if reason else {}
         where = {"container": self.place.url} if self.place is not None else {}
-        log.log(
-            level,
-            LogLine(
-                event,
-                endpoint=self._endpoint,
-                variant=self._variant.name,
-                instance=self.id,
-                **where,
-                **more,
-                **fields,
-            ),
-        )
+        whose = {"endpoint": self._endpoint, "variant": self._variant.name, "instance": self.id}
+        log.log(level, LogLine(event, **whose, **where, **more, **fields))
 
     def _lost(self, running: RunningContainer) -> None:
         """Take nothing while it is lost; streams on one that cannot be reached end at once.

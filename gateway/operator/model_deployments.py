@@ -362,7 +362,8 @@ def _not_beside_an_unreachable_pod(model: CustomObject) -> Manifest:
 
     That node looks free, since its pod is being deleted, and Kubernetes takes 40 s to notice its
     loss. A pod on a node without a kubelet stays an object until the node is back or removed. A
-    preference would not do: the spread of a model's pods prefers the free node, and weighs more.
+    preference would not do: the spread of a model's pods prefers the free node, and weighs as much
+    or more by default.
     """
     unreachable = [{"key": UNREACHABLE_LABEL, "operator": "Exists"}]
     selector = {"matchLabels": _selector(model), "matchExpressions": unreachable}
