@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
+from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.kept_namespace import PodSettings
 from partway.gateway.operator.model_deployments import ModelDataAccess
 from partway.gateway.operator.model_faults import model_faults
@@ -569,17 +571,20 @@ def a_running_pod(name: str):
     }
 
 
+def followed(keeping: Keeping) -> Mapping[str, WatchedCollection]:
+    return {each.collection.plural: each for each in keeping.kept.copies}
+
+
 async def test_pods_that_gateways_cannot_reach(cluster):
     """Reports, gateways and pods are seen in any order."""
     async with kept(cluster, PodSettings(gateways="gateways")) as keeping:
-        await eventually(lambda: keeping.kept.copies)
-        copies = {each.collection.plural: each for each in keeping.kept.copies}
+        await eventually(lambda: "unreachablepods" in followed(keeping))
         for each in keeping.kept.copies:
             await soon(each.listed.wait())
         cluster.put(*SLICES, gateways_slice("g", "h"))
         for gateway in ("g", "h"):
             cluster.put(*REPORTS, a_report("a", gateway))
-        await eventually(lambda: len(copies["unreachablepods"].objects) == 2)
+        await eventually(lambda: len(followed(keeping)["unreachablepods"].objects) == 2)
         cluster.put(*PODS, a_running_pod("a"))
         await eventually(lambda: not cluster.all(*PODS))
 

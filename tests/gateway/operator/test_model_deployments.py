@@ -305,7 +305,7 @@ def test_a_release_that_replaces_all_pods_is_a_decision():
     """
     given = annotated(with_data(), limits="memory=16Gi,nvidia.com/gpu=1", replicas="2")
     deployment = made(given).deployment
-    assert deployment["metadata"]["annotations"][MADE_OF] == "3bb67b020d519658"
+    assert deployment["metadata"]["annotations"][MADE_OF] == "5e2126e2ac65b520"
 
 
 def test_secrets_that_pull_the_image_of_the_fetch():
