@@ -137,6 +137,7 @@ class Kubelet:
                 self._node, self._api, seen, self._numbers.popleft()
             )
             self._group.create_task(self._live(pod))
+        pod.see(seen)
         if "deletionTimestamp" in metadata:
             pod.stop(metadata.get("deletionGracePeriodSeconds", 0))
 
