@@ -30,8 +30,9 @@ from tests.interop.kubernetes.teardown import processes_in
 
 Object = dict[str, Any]
 
-#: Nodes of a cluster for gateways: these run on the last one, so that the others may be lost.
-NODES = (NodePlan(),) * 4
+#: Nodes of a cluster for gateways: these run on the last one, so that the others may be lost. On a
+#: newer cluster the operator has each pod wait for as long before SIGTERM.
+NODES = (NodePlan(linger=2.0),) * 4
 GATEWAYS_NODE = "node-4"
 
 PORT = 8090
@@ -125,11 +126,16 @@ class Gateway:
 
 @dataclass
 class Scene:
-    """A namespace with an operator, several gateways, and models."""
+    """A namespace with an operator, several gateways, and models.
+
+    Attributes:
+        workers: of each of the first gateways; those that replace them have one.
+    """
 
     cluster: Cluster
     namespace: str
     settings: str
+    workers: tuple[int, ...]
     gateways: list[Gateway] = field(default_factory=list)
     started: int = 0
 
@@ -146,11 +152,12 @@ class Scene:
         self.cluster.ask("POST", f"{core}/services", {"metadata": {"name": SERVICE}, "spec": spec})
 
     def start(self, number: int) -> None:
-        """Start so many more gateways at once; the first of all has two workers."""
+        """Start so many more gateways at once."""
         names = [f"gateway-{self.started + each}" for each in range(number)]
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         for name in names:
-            self.cluster.ask("POST", path, gateway_pod(name, 1 if self.started else 2))
+            workers = self.workers[self.started] if self.started < GATEWAYS else 1
+            self.cluster.ask("POST", path, gateway_pod(name, workers))
             self.started += 1
         until(lambda: names_of(self.ready_pods()) >= {*names}, f"{names} are not ready")
         for pod in self.ready_pods():
@@ -210,6 +217,10 @@ class Scene:
     def pods(self, model: str = "chat") -> list[Object]:
         path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector=partway.dev/model={model}"
         return list(self.cluster.ask("GET", path)["items"])
+
+    def reports(self) -> list[Object]:
+        """Of unreachable pods."""
+        return list(self.cluster.ask("GET", REPORTS.format(self.namespace))["items"])
 
     def ready_pods(self) -> list[Object]:
         """Pods of all kinds."""
@@ -288,11 +299,16 @@ def gateway_pod(name: str, workers: int) -> Object:
 
 @contextmanager
 def several_gateways(
-    cluster: Cluster, namespace: str, folder: Path, settings: str = ""
+    cluster: Cluster,
+    namespace: str,
+    folder: Path,
+    settings: str = "",
+    workers: tuple[int, ...] = (1,) * GATEWAYS,
 ) -> Iterator[Scene]:
     """Start an operator and gateways in a namespace of their own.
 
     Args:
+        folder: for files; it exists.
         settings: lines of the gateways' ``partway.toml``, before its tables.
     """
     define_kinds(cluster, folder)
@@ -300,7 +316,7 @@ def several_gateways(
         operators = Operators(cluster, namespace, folder)
         try:
             operators.start()
-            scene = Scene(cluster, namespace, settings + SETTINGS)
+            scene = Scene(cluster, namespace, settings + SETTINGS, workers)
             scene.prepare()
             scene.replace_lost_gateways()
             yield scene

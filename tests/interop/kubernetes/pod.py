@@ -37,6 +37,7 @@ class Node:
         namespace: the node's network namespace, which has a switch for pods.
         pods: the beginning of its pods' addresses, as in ``10.96.1``.
         server: variables of each container: where the API server is.
+        linger: seconds from a pod's deletion until its containers are told.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Node:
     logs: Path
     images: Mapping[str, Image]
     server: dict[str, str]
+    linger: float
 
 
 class Pod:
@@ -146,6 +148,8 @@ class Pod:
 
     async def _end(self, running: asyncio.Task[bool]) -> None:
         """Ask its containers to end; kill them when the grace period or the object is over."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._gone.wait(), min(self._node.linger, self._grace))
         asking = [asyncio.create_task(each.stop()) for each in (*self._first, *self._containers)]
         gone = asyncio.create_task(self._gone.wait())
         await asyncio.wait(
