@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,7 @@ async def test_the_api_server_is_away(scene: Scene, how: str) -> None:
             stream for each in scene.gateways for stream in await open_streams(up, each, STREAMS)
         ]
         async with load(scene.gateways) as loads:
+            begun = time.time()
             await asyncio.to_thread(away)
             opened = [each.opened for each in loads]
             await asyncio.sleep(seconds)
@@ -148,11 +150,16 @@ async def test_the_api_server_is_away(scene: Scene, how: str) -> None:
             print([each.opened - before for each, before in zip(loads, opened, strict=True)])
             await asyncio.to_thread(back)
             await eventually(scene.answers, "the API server is back")
+            returned = datetime.now(UTC)
             await asyncio.to_thread(scene.scale, REPLICAS + 2)
             for each in scene.gateways:
                 await eventually(
                     lambda each=each: each.in_rotation() == REPLICAS + 2, "new pods are found"
                 )
+            # Meanwhile the cluster may call all nodes lost.
+            await eventually(lambda: scene.has_heard_of_nodes(returned), "nodes are heard of")
+            for each in scene.gateways:
+                assert not each.times("instance out of rotation", begun)
         for stream in streams:
             await talk(stream)
 
@@ -264,15 +271,15 @@ async def test_a_host_that_is_cut_off(scene: Scene) -> None:
             node.cut()
             up.callback(node.mend)
             for each in scene.gateways:
-                await eventually(lambda each=each: each.times(out), "it is out of rotation")
-                took = each.times(out)[0] - cut
+                await eventually(lambda each=each: each.times(out, cut), "it is out of rotation")
+                took = each.times(out, cut)[0] - cut
                 judge(f"{each.name} has it out of rotation after", took, OUT_OF_ROTATION)
             ended = 0
             for each in scene.gateways:
                 await eventually(
-                    lambda each=each: len(each.times(LOST)) >= STREAMS // REPLICAS, "they end"
+                    lambda each=each: len(each.times(LOST, cut)) >= STREAMS // REPLICAS, "they end"
                 )
-                times = each.times(LOST)
+                times = each.times(LOST, cut)
                 ended += len(times)
                 judge(f"{each.name} has ended {len(times)} streams after", max(times) - cut, ENDS)
 

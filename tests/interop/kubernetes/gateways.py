@@ -98,8 +98,8 @@ class Gateway:
             if found := re.search(pattern, line):
                 yield datetime.fromisoformat(line.split()[0]).timestamp(), found
 
-    def times(self, pattern: str) -> list[float]:
-        return [when for when, _ in self.lines(pattern)]
+    def times(self, pattern: str, since: float = 0.0) -> list[float]:
+        return [when for when, _ in self.lines(pattern) if when >= since]
 
     def in_rotation(self, endpoint: str = "chat") -> int:
         """How many instances take streams, by the last line of each."""
@@ -253,6 +253,20 @@ class Scene:
         self.scale(REPLICAS)
         self.until_all_have(REPLICAS)
         until(lambda: len(self.pods()) == REPLICAS, "pods are left over")
+
+    def has_heard_of_nodes(self, since: datetime) -> bool:
+        """Whether each node has sent a heartbeat, and each pod is called ready again."""
+        conditions = [
+            condition
+            for each in self.cluster.ask("GET", "/api/v1/nodes")["items"]
+            for condition in each["status"]["conditions"]
+            if condition["type"] == "Ready"
+        ]
+        are_alive = all(
+            each["status"] == "True" and datetime.fromisoformat(each["lastHeartbeatTime"]) > since
+            for each in conditions
+        )
+        return are_alive and len(self.ready()) == len(self.pods())
 
     def answers(self) -> bool:
         try:
