@@ -44,7 +44,7 @@ NEEDS_UNSHARE = command -v unshare >/dev/null || \
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
+.PHONY: help demo test explore test-text test-smollm2 smollm2-folder test-voice voice-programs mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-gateways bench-idle bench-predict \
 	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-voice bench-chat bench-text bench-gpu bench-workers soak kills browser clients interop interop-boto3 interop-chat interop-google interop-grpc interop-kserve interop-kubectl interop-kubernetes interop-openai interop-openid interop-sagemaker interop-transform interop-js interop-pipecat interop-voice voice silent-host far-launcher manifests \
 	answers sdk-python boto3-python chat-python clients-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python voice-python manifests-python unshare-voice \
 	image image-tools engine engine-tools kubernetes kubernetes-tools silent-host-tools wheel clean
@@ -135,6 +135,9 @@ bench-http2: $(VENV)/installed-bench  ## compare HTTP/2 with Envoy and Hypercorn
 
 bench-workers: $(VENV)/installed-bench  ## compare two workers with one process, and with another checkout: BENCH_ARGS="--beside FOLDER"
 	$(BIN)/python -m benchmarks.workers $(BENCH_ARGS)
+
+bench-gateways: kubernetes-tools kubernetes $(VENV)/installed-test $(VENV)/installed-bench  ## compare three gateways in a Kubernetes cluster with one; needs root
+	$(BIN)/python -m benchmarks.gateways $(BENCH_ARGS)
 
 bench-invoke: $(VENV)/installed-bench  ## compare InvokeEndpoint with HAProxy and nginx, if installed
 	$(BIN)/python -m benchmarks.invoke $(BENCH_ARGS)
@@ -290,14 +293,14 @@ interop-kubectl: $(VENV)/installed-test  ## test with kubectl, which is in PATH 
 kubernetes:  ## build etcd and a Kubernetes control plane from Debian's packages, once, into ~/.cache/partway; 15 min
 	@tests/interop/kubernetes/build
 
-interop-kubernetes: kubernetes-tools kubernetes $(VENV)/installed-test  ## test with a real Kubernetes API server and hollow nodes; needs root
+interop-kubernetes: kubernetes-tools kubernetes $(VENV)/installed-test $(VENV)/installed-bench  ## test with a real Kubernetes API server and hollow nodes; needs root; API_SERVER_KILLED=60 leaves it killed for 60 s
 	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) $(wildcard tests/interop/kubernetes/*_check.py)
 
 kubernetes-tools:
-	@[ "$$(id -u)" = 0 ] || { echo "make interop-kubernetes needs Linux and root: it makes network namespaces" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] || { echo "this target needs Linux and root: it makes network namespaces" >&2; exit 1; }
 	@for tool in ip:iproute2 nsenter:util-linux unshare:util-linux $${KUBECTL:-kubectl}:kubernetes-client; do \
 		PATH=$$PATH:/usr/sbin command -v $${tool%:*} >/dev/null || { \
-			echo "make interop-kubernetes needs $${tool%:*}: apt-get install $${tool\#*:}" >&2; exit 1; }; done
+			echo "this target needs $${tool%:*}: apt-get install $${tool\#*:}" >&2; exit 1; }; done
 
 manifests: manifests-python $(VENV)/installed-test $(VENV)/installed-bench  ## render the Helm chart, validate it offline, and stream by its routes; needs node and npm; MANIFESTS_PYTHON is an interpreter that has kubernetes-validate and cel-python
 	MANIFESTS_PYTHON=$(abspath $(MANIFESTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/manifests_check.py tests/interop/network_policies_check.py tests/interop/report_limits_check.py tests/interop/gateway_api_check.py

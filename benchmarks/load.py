@@ -174,16 +174,25 @@ class Meter:
 
 
 async def open_streams(
-    url: str, count: int, size: int, subprotocol: str, failed: asyncio.Future[None]
+    url: str,
+    count: int,
+    size: int,
+    subprotocol: str,
+    failed: asyncio.Future[None],
+    headers: Sequence[tuple[str, str]] = (),
 ) -> list[Stream]:
-    """Open silent streams; ``failed`` gets the error of any of them."""
+    """Open silent streams; ``failed`` gets the error of any of them.
+
+    Args:
+        headers: further ones of each handshake.
+    """
     messages = MsgpackMessages if subprotocol == MSGPACK else Messages
     streams = []
     for _ in range(count):
         _, stream = await ws_connect(
             lambda: Stream(messages(size), failed),
             url,
-            extra_headers={"Sec-WebSocket-Protocol": subprotocol},
+            extra_headers={"Sec-WebSocket-Protocol": subprotocol, **dict(headers)},
         )
         if stream is None:  # picows returns None when the peer leaves during the handshake
             raise LoadError("the connection ended during the handshake")

@@ -91,7 +91,7 @@ def find_instances(
        it is final; then *ready*, since a stream that finds no container goes to another.
     2. A Service has slices for each IP family. Of a pod with two addresses, that of the Service's
        first family counts. An endpoint that names no pod counts only in that family, if it has any.
-    3. A slice of host names, or without the wanted port, is left out.
+    3. A slice of host names, or without the wanted port, is left out. One without pods has none.
 
     Args:
         port: the pods' port by number or by name; None for the only one, :data:`NO_PORT` for none.

@@ -29,6 +29,11 @@ WATCH_LIFETIME: Final = 300.0
 #: minute.
 WATCH_SILENCE: Final = 150.0
 
+#: Seconds between two looks whether the API server answers, as between two heartbeats of a node. A
+#: server that hangs keeps its watches, and is noticed within this time and REQUEST_TIMEOUT: sooner
+#: than the 40 s after which a cluster calls the pods of silent nodes unready.
+SERVER_LOOK: Final = 10.0
+
 #: Seconds until a host that has fallen silent loses its connections: so many probes, at this
 #: distance. A watch of a host that is cut off ends after this time.
 PROBE_INTERVAL: Final = 5

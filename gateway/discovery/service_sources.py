@@ -17,6 +17,7 @@ from partway.gateway.cluster.endpoint_slices import (
 )
 from partway.gateway.cluster.limits import RETRY_LONGEST, RETRY_SHORTEST
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL
+from partway.gateway.cluster.server_presence import ServerPresence
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
 from partway.gateway.discovery.limits import UNREADY_DOUBT
 from partway.gateway.fleet.discovered.source import FoundInstance, FoundInstances
@@ -55,6 +56,7 @@ class ServiceSources:
         self._clock = clock
         self._on_reachable = on_reachable
         self._on_known = on_known
+        self._presence = ServerPresence(server, clock)
         self._namespaces: dict[str, _Namespace] = {}
 
     @property
@@ -82,9 +84,10 @@ class ServiceSources:
 
     def watch(self, namespace: str) -> None:
         """Begin to watch the Services of a namespace."""
+        self._presence.start()
         if namespace not in self._namespaces:
             self._namespaces[namespace] = _Namespace(
-                self._server, namespace, self._clock, self._on_known
+                self._server, self._presence, namespace, self._clock, self._on_known
             )
 
     def is_known(self, namespace: str) -> bool:
@@ -93,6 +96,7 @@ class ServiceSources:
         return found is not None and found.is_known
 
     async def aclose(self) -> None:
+        await self._presence.aclose()
         await asyncio.gather(*(each.aclose() for each in self._namespaces.values()))
 
 
@@ -149,9 +153,15 @@ class _Namespace:
     """
 
     def __init__(
-        self, server: ApiServer, name: str, clock: Clock, on_known: Callable[[], object]
+        self,
+        server: ApiServer,
+        presence: ServerPresence,
+        name: str,
+        clock: Clock,
+        on_known: Callable[[], object],
     ) -> None:
         self.name = name
+        self._presence = presence
         self.is_known = False
         self._on_known = on_known
         self.followed: list[FollowedService] = []
@@ -171,7 +181,9 @@ class _Namespace:
     def trouble(self) -> str:
         """Why the copy may be old, or is not there; empty while both watches run."""
         slices = self._slices
-        return self._trouble if slices is None else slices.trouble or self._services.trouble
+        if slices is None:
+            return self._trouble
+        return slices.trouble or self._services.trouble or self._presence.trouble
 
     async def aclose(self) -> None:
         if self._timer is not None:
@@ -277,9 +289,9 @@ class _Namespace:
         self, instances: tuple[FoundInstance, ...], followed: FollowedService
     ) -> tuple[FoundInstance, ...]:
         """Keep instances ready that are called unready just after the API server's return."""
-        left = self._services.away_at + UNREADY_DOUBT - self._clock.time()
-        if self._slices is not None:
-            left = max(left, self._slices.away_at + UNREADY_DOUBT - self._clock.time())
+        watched = (self._services, self._presence, self._slices)
+        away_at = max(each.away_at for each in watched if each is not None)
+        left = away_at + UNREADY_DOUBT - self._clock.time()
         doubted = {
             each.key
             for each in instances

@@ -103,9 +103,9 @@ CUT_TIMEOUT: Final = 5.0
 EXTRA_PING_AFTER: Final = 1.0
 
 #: Further instances that a stream or a request tries if one takes no connection. Several pods may
-#: end at the same moment, or be on one host that is cut off; each takes at most
-#: ``connect_timeout``.
-MAX_MOVES: Final = 3
+#: end at the same moment, such as seven of eight, or be on one host that is cut off; each takes at
+#: most ``connect_timeout``.
+MAX_MOVES: Final = 7
 
 #: The first and the longest wait before a failed instance is replaced; each wait is twice the one
 #: before (Kubernetes ``CrashLoopBackOff``: 10 s to 5 min).

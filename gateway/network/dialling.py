@@ -145,8 +145,8 @@ async def dial(
         why = f"no answer to the upgrade within {handshake_timeout:g} s"
         raise Unreachable(why, asked=True) from None
     except (HandshakeBroken, OSError) as error:
-        passing = isinstance(error, HandshakeCut | OSError)
-        raise Unreachable(str(error), passing=passing, asked=True) from None
+        passing, asked = isinstance(error, HandshakeCut | OSError), upgrading.has_asked
+        raise Unreachable(str(error), passing=passing, asked=asked) from None
 
 
 async def reach(

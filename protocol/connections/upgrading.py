@@ -32,8 +32,13 @@ class Upgrading(asyncio.Protocol):
         self._outcome: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether the server has been sent the request."""
+        return self._handshake is not None
+
     async def upgrade(self, handshake: ClientHandshake) -> Accepted:
-        if self._transport is not None:
+        if self._transport is not None and not self._outcome.done():
             self._handshake = handshake
             self._transport.write(handshake.request)
         return await self._outcome
@@ -54,6 +59,9 @@ class Upgrading(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         if self._outcome.done():
+            return
+        if self._handshake is None and not data:
+            self._fail(HandshakeCut("the connection ended before the upgrade was asked for"))
             return
         if self._handshake is None:
             self._fail(HandshakeBroken("the server sent bytes before it got the request"))

@@ -165,6 +165,11 @@ def test_a_slice_without_the_port_is_left_out_by_name(wanted, trouble):
     assert trouble in found.trouble
 
 
+def test_a_slice_without_pods_needs_no_port():
+    slices = [slice_of("a", endpoint(1)), slice_of("b", ports=None)]
+    assert find_instances(service(), slices) == InstancesFound((pod(1),), "")
+
+
 def test_without_a_port_all_slices_count():
     slices = [slice_of("a", endpoint(1), ports=TWO_PORTS), slice_of("b", endpoint(2), ports=[])]
     assert len(find_instances(service(), slices, NO_PORT).instances) == 2

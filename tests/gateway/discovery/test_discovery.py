@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from partway.gateway.client import StreamRefused, connect
+from partway.gateway.cluster import server_presence
 from partway.gateway.discovery import service_sources
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.network.dialling import Address
@@ -18,6 +19,9 @@ from partway.gateway.timing.clock import LoopClock
 from tests.gateway.cluster.fake_api_server import failure
 from tests.gateway.discovery.cluster import PATIENT, Cluster, discovered, pods_of, url_of
 from tests.gateway.fleet.waiting import eventually
+
+#: What a gateway asks for, to learn whether the server answers.
+APPS = "/apis/apps"
 
 
 @pytest.fixture(params=["discovery.k8s.io/v1", "discovery.k8s.io/v1beta1"])
@@ -104,6 +108,25 @@ async def test_unreadiness_just_after_the_servers_return_is_doubted(
     cluster.slice("second")
     await cluster.server.start()
     await eventually(lambda: pods_of(gateway) == left)
+
+
+async def test_unreadiness_after_a_server_that_hung_is_doubted(cluster, monkeypatch):
+    """Its watches stay open, and only a further request says that it does not answer."""
+    monkeypatch.setattr(server_presence, "SERVER_LOOK", 0.02)
+    await cluster.container("first")
+    await cluster.container("second")
+    cluster.service()
+    cluster.slice("first")
+    gateway = await cluster.gateway()
+    await eventually(lambda: pods_of(gateway) == {"first"})
+    cluster.server.fault = lambda asked: failure(504, "Timeout") if asked.path == APPS else None
+    await eventually(lambda: gateway.fleet.status("chat").variants[0].trouble)
+    cluster.server.fault = lambda asked: None
+    await eventually(lambda: not gateway.fleet.status("chat").variants[0].trouble)
+    cluster.slice("first", ready=False)
+    cluster.slice("second")
+    await eventually(lambda: "second" in pods_of(gateway))
+    assert pods_of(gateway) == {"first", "second"}
 
 
 async def test_a_doubt_has_an_end(cluster, monkeypatch):

@@ -28,7 +28,8 @@ class Running:
 
     def __init__(self, cluster: PlayedCluster) -> None:
         settings = ClusterSettings(cluster.url, "default")
-        self.operator = Operator(settings, PodSettings(gateways="gateways"), LoopClock(), lambda: NOW)
+        pods = PodSettings(gateways="gateways")
+        self.operator = Operator(settings, pods, LoopClock(), lambda: NOW)
         self.port = StatusPort(self.operator)
         self.task = asyncio.create_task(self.operator.run())
         self.url = ""

@@ -19,7 +19,7 @@ from partway.gateway.operator.deletion_costs import COST
 from partway.gateway.operator.limits import COST_FALLS_AFTER
 from tests.interop.kubernetes.cluster import Cluster
 from tests.interop.kubernetes.control_plane import until
-from tests.interop.kubernetes.discovery_check import ROLE
+from tests.interop.kubernetes.gateways import ROLE
 from tests.interop.kubernetes.operator_check import a_model, an_endpoint
 from tests.interop.kubernetes.operators import Operators
 

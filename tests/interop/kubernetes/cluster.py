@@ -70,10 +70,13 @@ class NodePlan:
 
     Attributes:
         capacity: of resources beside CPU, memory and pods, such as ``nvidia.com/gpu``.
+        linger: seconds from a pod's deletion until its containers are told; it stands for the hook
+            ``preStop: {sleep: …}``, which this API server does not know.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)
+    linger: float = 0.0
 
 
 def programs() -> Path:
@@ -196,6 +199,7 @@ class Cluster(ControlPlane):
             "labels": dict(plan.labels),
             "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110", **plan.capacity},
             "heartbeat": self._heartbeat,
+            "linger": plan.linger,
         }
         file = folder / "settings.json"
         file.write_text(json.dumps(settings), "utf-8")

@@ -137,6 +137,7 @@ class Kubelet:
                 self._node, self._api, seen, self._numbers.popleft()
             )
             self._group.create_task(self._live(pod))
+        pod.see(seen)
         if "deletionTimestamp" in metadata:
             pod.stop(metadata.get("deletionGracePeriodSeconds", 0))
 
@@ -150,7 +151,8 @@ class Kubelet:
 
 async def main(settings: dict[str, Any]) -> None:
     images = {name: Image.of(each) for name, each in settings["images"].items()}
-    node = {name: settings[name] for name in ("name", "address", "namespace", "pods", "server")}
+    names = ("name", "address", "namespace", "pods", "server", "linger")
+    node = {name: settings[name] for name in names}
     folders = {name: Path(settings[name]) for name in ("folder", "logs")}
     async with Api.at(settings["url"], settings["token"], Path(settings["ca"])) as api:
         await Kubelet(

@@ -21,6 +21,8 @@ from tests.interop.kubernetes.teardown import processes_in
 
 #: Seconds between two tries: to reach the API server, and to find what a spec refers to.
 RETRY = 0.5
+#: Seconds until a status that another has changed is written again, as by a real kubelet.
+SYNC = 10.0
 #: Seconds before a container that ends is started for the second time, and the most there are.
 FIRST_BACKOFF, MOST_BACKOFF = 10.0, 300.0
 
@@ -35,6 +37,7 @@ class Node:
         namespace: the node's network namespace, which has a switch for pods.
         pods: the beginning of its pods' addresses, as in ``10.96.1``.
         server: variables of each container: where the API server is.
+        linger: seconds from a pod's deletion until its containers are told.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Node:
     logs: Path
     images: Mapping[str, Image]
     server: dict[str, str]
+    linger: float
 
 
 class Pod:
@@ -90,6 +94,13 @@ class Pod:
             for kind in ("initContainers", "containers")
         )
         self._note("Initialized", value=not self._first)
+
+    def see(self, seen: Object) -> None:
+        """Look at its object: a node's loss has others call it unready."""
+        conditions = seen["status"].get("conditions", ())
+        told = {each["type"]: each["status"] == "True" for each in conditions}
+        if told.get("Ready") is not None and told["Ready"] is not self._is_ready:
+            asyncio.get_running_loop().call_later(SYNC, self._changed.set)
 
     def stop(self, grace: float) -> None:
         """Its object is to be deleted."""
@@ -137,6 +148,8 @@ class Pod:
 
     async def _end(self, running: asyncio.Task[bool]) -> None:
         """Ask its containers to end; kill them when the grace period or the object is over."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._gone.wait(), min(self._node.linger, self._grace))
         asking = [asyncio.create_task(each.stop()) for each in (*self._first, *self._containers)]
         gone = asyncio.create_task(self._gone.wait())
         await asyncio.wait(
@@ -229,11 +242,15 @@ class Pod:
             self._conditions[condition] = (value, now())
             self._changed.set()
 
+    @property
+    def _is_ready(self) -> bool:
+        return all(each.ready for each in self._containers)
+
     def _status(self) -> Object:
         if self._phase == "Pending" and any(each.running for each in self._containers):
             self._phase = "Running"
         for condition in ("ContainersReady", "Ready"):
-            self._note(condition, value=all(each.ready for each in self._containers))
+            self._note(condition, value=self._is_ready)
         return {
             "phase": self._phase,
             "hostIP": self._node.address,
