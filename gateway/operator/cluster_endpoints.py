@@ -12,7 +12,8 @@ from partway.gateway.apis.kubernetes.conditions import (
     Readiness,
 )
 from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, CustomObject
-from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint, endpoint_of
+from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of
 from partway.gateway.apis.kubernetes.object_store import ObjectStore
 from partway.gateway.cluster.answers import (
     ClusterError,

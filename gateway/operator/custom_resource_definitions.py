@@ -6,19 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from partway.gateway.apis.control.coverage import Handling
+from partway.gateway.apis.handling import Handling
 from partway.gateway.apis.kubernetes.custom_object import (
     DEPLOYED_MODEL,
     ENDPOINT,
+    UNREACHABLE_POD,
     VERSION,
     CustomKind,
 )
 from partway.gateway.apis.kubernetes.schemas import SPECS, SpecMember
-
-#: A gateway's report that a pod does not answer. Only clusters have this kind.
-UNREACHABLE_POD: Final = CustomKind(
-    "partway.dev", "UnreachablePod", "unreachablepods", "unreachablepod", ()
-)
 
 _REPORT: Final = SpecMember(
     "object",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from partway.gateway.apis.kubernetes.custom_object import CustomObject
-from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of
 from partway.gateway.apis.kubernetes.schemas import Cause
 from partway.gateway.cluster.answers import ClusterObject
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL, PREFIX

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from partway.gateway.apis.kubernetes.custom_object import UNREACHABLE_POD
 from partway.gateway.cluster.answers import (
     ClusterError,
     ClusterObject,
@@ -22,7 +23,6 @@ from partway.gateway.cluster.answers import (
 )
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
-from partway.gateway.operator.custom_resource_definitions import UNREACHABLE_POD
 from partway.gateway.operator.limits import (
     DELETION_SHARE,
     DELETION_WINDOW,

@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from partway.gateway.apis.kubernetes.custom_object import KINDS
+from partway.gateway.apis.kubernetes.custom_object import KINDS, UNREACHABLE_POD
 from partway.gateway.apis.kubernetes.schemas import SPECS, faults
-from partway.gateway.operator.custom_resource_definitions import (
-    UNREACHABLE_POD,
-    definitions,
-    structural,
-)
+from partway.gateway.operator.custom_resource_definitions import definitions, structural
 from tests.gateway.operator.a_cluster import a_model, an_endpoint
 
 MODEL, ENDPOINT = a_model()["spec"], an_endpoint()["spec"]
