@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from partway.gateway.apis.kubernetes.custom_object import UNREACHABLE_POD
 from partway.gateway.cluster.answers import (
     ClusterAway,
     ClusterError,
@@ -28,10 +29,6 @@ from partway.gateway.timing.deadlines import pause, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.cluster")
-
-API_VERSION: Final = "partway.dev/v1"
-KIND: Final = "UnreachablePod"
-PLURAL: Final = "unreachablepods"
 
 
 class _Pod(NamedTuple):
@@ -143,8 +140,8 @@ class PodReports:
         when = datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds")
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
         return {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
+            "apiVersion": UNREACHABLE_POD.api_version,
+            "kind": UNREACHABLE_POD.kind,
             "metadata": {
                 "name": self._name(pod),
                 "namespace": pod.namespace,
@@ -160,4 +157,4 @@ class PodReports:
 
 
 def _collection(pod: _Pod) -> Collection:
-    return Collection(API_VERSION, PLURAL, pod.namespace)
+    return Collection(UNREACHABLE_POD.api_version, UNREACHABLE_POD.plural, pod.namespace)

@@ -23,11 +23,12 @@ from partway.gateway.cluster.answers import (
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
-from partway.gateway.cluster.endpoint_slices import SERVICE_LABEL
+from partway.gateway.cluster.endpoint_slices import SERVICE_LABEL, has_ready_instance
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL
+from partway.gateway.cluster.slices_version import slices_version
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
 from partway.gateway.operator.cluster_errors import ClusterUnavailable, unavailable
-from partway.gateway.operator.deployment_status import deployment_readiness, has_ready_endpoint
+from partway.gateway.operator.deployment_status import deployment_readiness
 from partway.gateway.operator.model_deployments import (
     Manifest,
     ModelDataAccess,
@@ -37,8 +38,6 @@ from partway.gateway.operator.model_deployments import (
     manifests,
 )
 from partway.gateway.timing.clock import Clock
-
-_SLICES: Final = "discovery.k8s.io"
 
 #: Statuses of refusals that only another spec can change.
 _FOR_GOOD: Final = frozenset({400, 422})
@@ -89,12 +88,11 @@ class ClusterEndpoints:
         Raises:
             ClusterError: the server cannot be asked.
         """
-        served = await self._server.versions(_SLICES)
-        version = "v1" if "v1" in served or not served else served[0]
+        slices = await slices_version(self._server)
         self._copies = _Copies(
             self._copy("apps/v1", "deployments"),
             self._copy("v1", "services"),
-            self._copy(f"{_SLICES}/{version}", "endpointslices", SERVICE_LABEL),
+            self._copy(slices, "endpointslices", SERVICE_LABEL),
             self._copy("v1", "pods", MODEL_LABEL),
         )
 
@@ -228,7 +226,7 @@ class ClusterEndpoints:
         service = self._copies.services.objects.get(ObjectKey(self._namespace, model), {})
         labels = service.get("metadata", {}).get("labels") or {}
         is_of_endpoint = labels.get(ENDPOINT_LABEL) == endpoint
-        return is_of_endpoint and has_ready_endpoint(self._slices_of(model))
+        return is_of_endpoint and has_ready_instance(self._slices_of(model))
 
     def _slices_of(self, model: str) -> Iterator[ClusterObject]:
         return _labelled(self._copies.slices, SERVICE_LABEL, model)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from partway.gateway.apis.kubernetes.conditions import MODEL_READY, Readiness
 from partway.gateway.cluster.answers import ClusterObject
+from partway.gateway.cluster.endpoint_slices import has_ready_instance
 from partway.gateway.plain_text import cut, safe
 
 _STARTING: Final = "Its instances are being started"
@@ -16,15 +17,6 @@ _SHOWN: Final = 600
 
 #: Words of a container that waits, and is not at fault.
 _FINE: Final = frozenset({"ContainerCreating", "PodInitializing"})
-
-
-def has_ready_endpoint(slices: Iterable[ClusterObject]) -> bool:
-    """Whether a Service's slices have a ready endpoint; a missing ``ready`` means ready."""
-    return any(
-        (each.get("conditions") or {}).get("ready") is not False
-        for one in slices
-        for each in one.get("endpoints") or ()
-    )
 
 
 def deployment_readiness(
@@ -48,7 +40,7 @@ def deployment_readiness(
     if not wanted:
         return Readiness("NotReady", "Its Deployment is scaled to no instance")
     is_latest = is_seen and updated > 0 and there == updated
-    if is_latest and available and has_ready_endpoint(slices):
+    if is_latest and available and has_ready_instance(slices):
         return MODEL_READY
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     progress = conditions.get("Progressing", {})

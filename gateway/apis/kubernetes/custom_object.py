@@ -39,7 +39,7 @@ class CustomKind:
 DEPLOYED_MODEL: Final = CustomKind(
     "prediction.aiplatform.gdc.goog", "DeployedModel", "deployedmodels", "deployedmodel", ("dm",)
 )
-ENDPOINT: Final = CustomKind("aiplatform.gdc.goog", "Endpoint", "endpoints", "endpoint", ("ep",))
+ENDPOINT: Final = CustomKind("aiplatform.gdc.goog", "Endpoint", "endpoints", "endpoint", ("mep",))
 
 KINDS: Final = (DEPLOYED_MODEL, ENDPOINT)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.operator.deployment_status import deployment_readiness, has_ready_endpoint
+from partway.gateway.operator.deployment_status import deployment_readiness
 from tests.gateway.operator.a_cluster import a_slice
 
 READY = [a_slice("one", True)]
@@ -75,10 +75,3 @@ def test_the_words_of_a_pod():
         deployment(availableReplicas=0), [], [{"status": {"containerStatuses": [waiting]}}]
     )
     assert said.message == "Its instances are being started"
-
-
-def test_slices():
-    assert not has_ready_endpoint([])
-    assert not has_ready_endpoint([{"endpoints": None}, a_slice("one", False)])
-    assert has_ready_endpoint([a_slice("one", False), a_slice("one", False, None)])
-    assert has_ready_endpoint([{"endpoints": [{"addresses": ["10.0.0.1"]}]}])

@@ -63,7 +63,10 @@ done
 kubectl apply --namespace models -f "$HERE/chart.yaml"
 """,
     "kubectl": """
-case "$*" in *port-forward*) exit 0 ;; esac
+case "$*" in
+*port-forward*) exit 0 ;;
+"apply -f -") set -- "$@" --validate=false ;; # the server is older than the rules in CEL
+esac
 exec "$KUBECTL" "$@"
 """,
     "partway": """
