@@ -60,6 +60,7 @@ class EndpointObjects:
         self._on_listed = on_listed
         self._valid: dict[ObjectKey, CustomObject] = {}
         self._faulty: dict[ObjectKey, str] = {}
+        self._made: dict[ObjectKey, Endpoint] = {}  # of the objects and settings as they are
         self._objects = WatchedCollection(
             server,
             Collection(ENDPOINT.api_version, ENDPOINT.plural, namespace),
@@ -78,6 +79,7 @@ class EndpointObjects:
     def take_settings(self, settings: Settings) -> None:
         """Leave the names of new settings to them; the fleet is about to follow them."""
         self._settings = settings
+        self._made.clear()
         for name in {each.name for each in settings.endpoints} & self._running.keys():
             del self._running[name]
 
@@ -106,6 +108,7 @@ class EndpointObjects:
     def _changed(self, key: ObjectKey, now: ClusterObject | None, _: ClusterObject | None) -> None:
         self._valid.pop(key, None)
         self._faulty.pop(key, None)
+        self._made.pop(key, None)
         if now is not None and not now["metadata"].get("deletionTimestamp"):
             custom = CustomObject.read(ENDPOINT, now)
             if why := in_words([*object_faults(custom)]):
@@ -139,15 +142,17 @@ class EndpointObjects:
         owners = {name: owner_of(each) for name, each in rivals.items()}
         of_settings = {each.name.lower(): each.name for each in self._settings.endpoints}
         for each in sorted(self._valid.values(), key=age):
-            name = endpoint_of(each)
+            name, key = endpoint_of(each), ObjectKey(*each.key)
             owner = owners[name]
             why = owned_by(owner) if owner is not each else self._taken(name, of_settings)
             if not why and len(found) >= MAX_ENDPOINT_OBJECTS:
                 why = f"a gateway follows at most {MAX_ENDPOINT_OBJECTS} Endpoint objects"
             if why:
-                aside[ObjectKey(*each.key)] = why
+                aside[key] = why
             else:
-                found[name] = endpoint_from(each, self._settings)
+                if key not in self._made:
+                    self._made[key] = endpoint_from(each, self._settings)
+                found[name] = self._made[key]
         self._tell(aside)
         return found
 

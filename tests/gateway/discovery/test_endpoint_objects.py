@@ -213,6 +213,21 @@ async def test_a_burst_of_changes_costs_one_look(client, server, clock):
     assert not clock.armed
 
 
+async def test_other_settings_hold_for_objects_too(client, server, clock):
+    fleet, listed = AppliedEndpoints(), asyncio.Event()
+    cluster = Cluster(AsyncExitStack(), server=server)
+    cluster.endpoint("first", one=100)
+    settings = Settings()
+    objects = EndpointObjects(client, "default", fleet, settings, clock, listed.set)
+    await soon(listed.wait())
+    objects.follow()
+    assert fleet.applied == ["first"]
+    objects.take_settings(replace(settings, policy=PATIENT))
+    objects.follow()
+    assert fleet.applied == ["first", "first"]
+    await objects.aclose()
+
+
 @pytest.mark.parametrize("given", [{"id": "own"}, {"userProvidedID": "own"}])
 def test_the_name_of_the_spec_counts(given):
     spec = {**given, "destinations": [{"serviceRef": {"name": "m"}}]}
