@@ -390,13 +390,17 @@ FLOORS = (
 )  # fmt: skip
 
 #: Of ``apis``, the modules that are imported whichever APIs are served.
-MANIFESTS = {"limits", "manifest", "manifests", "switched_off"}
+MANIFESTS = {"handling", "limits", "manifest", "manifests", "switched_off"}
+
+#: Of ``apis``, the modules that say what a custom resource is; discovery reads them too.
+CUSTOM_RESOURCES = {"custom_object", "endpoint_rules", "schemas"}
 
 
 def floor_of(name: str) -> int:
     """Of ``partway.gateway.ROOM…``; an API itself is installed into the gateway from above."""
     room, *rest = name.split(".")[2:]
-    if room == "apis" and not MANIFESTS & {*rest[:2]}:
+    of_kinds = rest[:1] == ["kubernetes"] and CUSTOM_RESOURCES & {*rest[1:2]}
+    if room == "apis" and not (of_kinds or MANIFESTS & {*rest[:2]}):
         room = "apis.api"
     (floor,) = [number for number, rooms in enumerate(FLOORS) if room in rooms]
     return floor

@@ -241,11 +241,7 @@ async def _serve(
         if stop.is_set():
             return 0
         if not gateway.endpoints.describe():
-            log.warning(
-                "no endpoint yet: add --endpoint NAME=URL, or create one: partway deploy, boto3"
-                if uses_store(loaded)
-                else "no endpoint: add --endpoint NAME=URL"
-            )
+            log.warning(missing_endpoint(loaded))
         # Objects that exist now stay: no collection looks at them again, 40 ms each time.
         gc.freeze()
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL)
@@ -269,6 +265,15 @@ async def _serve(
             each.cancel()
         await asyncio.wait(telling)
     return 0
+
+
+def missing_endpoint(settings: Settings) -> str:
+    """Return what to do if there is no endpoint."""
+    if settings.cluster is not None and settings.cluster.endpoints:
+        return "no endpoint yet: apply an Endpoint object in the cluster's namespace"
+    if uses_store(settings):
+        return "no endpoint yet: add --endpoint NAME=URL, or create one: partway deploy, boto3"
+    return "no endpoint: add --endpoint NAME=URL"
 
 
 async def _take_orders(

@@ -36,6 +36,7 @@ from partway.gateway.cluster.cluster_settings import ClusterSettings
 from partway.gateway.cluster.limits import (
     MAX_ANSWER,
     MAX_EVENT,
+    MAX_LIST,
     MAX_PAGES,
     MAX_SHOWN,
     PAGE_OBJECTS,
@@ -43,6 +44,7 @@ from partway.gateway.cluster.limits import (
     PROBES,
     REQUEST_TIMEOUT,
     WATCH_LIFETIME,
+    WATCH_MARGIN,
     WATCH_SILENCE,
 )
 from partway.gateway.cluster.token_file import TokenFile
@@ -83,7 +85,8 @@ class ApiServer:
             connector=aiohttp.TCPConnector(limit=0, socket_factory=_probed_socket),
             timeout=aiohttp.ClientTimeout(),  # none of its own
             cookie_jar=aiohttp.DummyCookieJar(),
-            # A compressed answer could be far larger than its bytes.
+            # A compressed answer could be far larger than its bytes, so it is refused.
+            auto_decompress=False,
             headers={
                 "Accept": "application/json",
                 "Accept-Encoding": "identity",
@@ -108,10 +111,17 @@ class ApiServer:
             VersionForgotten: the list took too long; list again.
         """
         query = _selection(collection) | {"limit": str(PAGE_OBJECTS)}
-        objects = list[ClusterObject]()
+        objects, room = list[ClusterObject](), MAX_LIST
         for _ in range(MAX_PAGES):
-            page = await self._asked("GET", collection.path, query=query)
+            data = await self._answer("GET", collection.path, query=query)
+            room -= len(data)
+            if room < 0:
+                raise ClusterAway(
+                    f"GET {collection.path}: the list has more than {MAX_LIST} bytes, which is the "
+                    "limit"
+                )
             with self._understood(f"GET {collection.path}"):
+                page = json.loads(data)
                 objects += page["items"] or ()
                 following = page["metadata"].get("continue")
                 version = str(page["metadata"]["resourceVersion"])
@@ -222,8 +232,9 @@ class ApiServer:
                 if answer.status != 200:
                     async with answer:
                         raise refusal(asked, answer.status, _json_or_none(await _body(answer)))
+        until = self._clock.time() + lifetime + WATCH_MARGIN
         try:
-            async with aclosing(self._events(asked, answer)) as events:
+            async with aclosing(self._events(asked, answer, until)) as events:
                 yield events
         finally:
             answer.close()
@@ -258,10 +269,28 @@ class ApiServer:
         path: str,
         body: ClusterObject | None = None,
         *,
-        query: Mapping[str, str] | None = None,
         kind: str = "application/json",
         seconds: float = REQUEST_TIMEOUT,
     ) -> dict[str, Any]:
+        """Return the object that a successful answer has."""
+        data = await self._answer(method, path, body, kind=kind, seconds=seconds)
+        with self._understood(f"{method} {path}"):
+            found = json.loads(data)
+            if not isinstance(found, dict):
+                raise TypeError("the answer must be an object")
+            return found
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        body: ClusterObject | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        kind: str = "application/json",
+        seconds: float = REQUEST_TIMEOUT,
+    ) -> bytes:
+        """Return the body of a successful answer."""
         asked = f"{method} {path}"
         if method != "GET":
             seconds = min(seconds, self._check_write())
@@ -272,10 +301,7 @@ class ApiServer:
                     data = await _body(answer)
             if not 200 <= answer.status < 300:
                 raise refusal(asked, answer.status, _json_or_none(data))
-            found = json.loads(data)
-            if not isinstance(found, dict):
-                raise TypeError("the answer must be an object")
-            return found
+            return data
 
     async def _send(
         self,
@@ -304,14 +330,18 @@ class ApiServer:
         if answer.status == _UNAUTHORIZED and self._token.has_changed(token):
             answer.close()
             answer = await send(self._token.read())
+        if coding := answer.headers.get("Content-Encoding"):
+            answer.close()
+            raise aiohttp.ClientPayloadError(f"its answer is compressed ({coding}), unasked")
         return answer
 
     async def _events(
-        self, asked: str, answer: aiohttp.ClientResponse
+        self, asked: str, answer: aiohttp.ClientResponse, until: float
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield the events of a watch, one line each, in bounded memory."""
+        """Yield the events of a watch, one line each, in bounded memory and for a limited time."""
         line = bytearray()
-        while data := await self._more(asked, answer):
+        silent_at = self._clock.time() + WATCH_SILENCE
+        while data := await self._more(asked, answer, min(until, silent_at)):
             first, *others = data.split(b"\n")
             line += first
             if len(line) > MAX_EVENT:
@@ -319,12 +349,17 @@ class ApiServer:
             for each in others:
                 yield _event(asked, line)
                 line = bytearray(each)
+            if others:
+                silent_at = self._clock.time() + WATCH_SILENCE
 
-    async def _more(self, asked: str, answer: aiohttp.ClientResponse) -> bytes:
-        """Return the next bytes of a watch; none once it is over, or silent for long."""
+    async def _more(self, asked: str, answer: aiohttp.ClientResponse, until: float) -> bytes:
+        """Return the next bytes of a watch; none once it is over, or its time is."""
+        left = until - self._clock.time()
+        if left <= 0:
+            return b""
         with self._understood(asked):
             try:
-                async with time_limit(self._clock, WATCH_SILENCE):
+                async with time_limit(self._clock, left):
                     return await answer.content.readany()
             except TimeoutError:
                 return b""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from partway.gateway.network.dialling import is_loopback
 from partway.gateway.plain_text import cut, safe
 
 #: The folder in which kubelet keeps the files of a pod's service account.
@@ -44,6 +45,11 @@ class ClusterSettings:
     token_file: Path | None = None
     ca_file: Path | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the server is on this machine, so that its pods may be, too."""
+        return is_loopback(urlsplit(self.server).hostname or "")
+
 
 def find_cluster(
     server: str = "",
@@ -68,7 +74,13 @@ def find_cluster(
     if not namespace:
         namespace = _namespace_of(account)
     if server:
-        return ClusterSettings(_checked(server), namespace, token_file, ca_file)
+        found = ClusterSettings(_checked(server), namespace, token_file, ca_file)
+        if token_file is not None and urlsplit(server).scheme == "http" and not found.is_local:
+            raise ClusterNotFound(
+                f"server: {cut(safe(server), _SHOWN)!r} was given with a token_file; it must be an "
+                "https URL, or a loopback address: others could read the token"
+            )
+        return found
     host, port = environment.get(_HOST, ""), environment.get(_PORT, "")
     if not host or not port:
         raise ClusterNotFound(

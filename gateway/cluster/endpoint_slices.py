@@ -5,19 +5,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from partway.gateway.cluster.answers import ClusterObject
+from partway.gateway.plain_text import cut, safe
 
 #: The label with which a slice names its Service.
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
+
+#: The label with which a slice names who writes it, and Kubernetes' own writer.
+_MANAGER_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
+_OWN_MANAGER: Final = "endpointslice-controller.k8s.io"
 
 #: Stands for a port if no pod is called, so that all slices count, whatever their ports are.
 NO_PORT: Final = 0
 
 _IPV4, _IPV6 = "IPv4", "IPv6"
+
+#: The IP versions of the address types.
+_VERSIONS: Final = {_IPV4: 4, _IPV6: 6}
+
+#: Characters of an address that a message repeats.
+_SHOWN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,11 @@ def check_service(service: ClusterObject) -> None:
 
 
 def find_instances(
-    service: ClusterObject, slices: Iterable[ClusterObject], port: int | str | None = None
+    service: ClusterObject,
+    slices: Iterable[ClusterObject],
+    port: int | str | None = None,
+    *,
+    loopback: bool = False,
 ) -> InstancesFound:
     """Join all slices of a Service.
 
@@ -91,10 +107,14 @@ def find_instances(
        it is final; then *ready*, since a stream that finds no container goes to another.
     2. A Service has slices for each IP family. Of a pod with two addresses, that of the Service's
        first family counts. An endpoint that names no pod counts only in that family, if it has any.
-    3. A slice of host names, or without the wanted port, is left out. One without pods has none.
+    3. A slice of host names, or without the wanted port, is left out. So is an address that no pod
+       has. A slice without endpoints counts for nothing.
+    4. Kubernetes' own controller has the last word on a pod: where one of its slices names the pod,
+       the slices of others do not count for it.
 
     Args:
         port: the pods' port by number or by name; None for the only one, :data:`NO_PORT` for none.
+        loopback: whether pods may be on this machine, at loopback addresses.
 
     Raises:
         ServiceRefused: as :func:`check_service`.
@@ -102,14 +122,42 @@ def find_instances(
     check_service(service)
     families = (service.get("spec") or {}).get("ipFamilies") or [_IPV4]
     order = [*dict.fromkeys((families[0], _IPV4, _IPV6))]
+    found, troubles = _joined(slices, order, port, loopback)
+    if not (found or troubles):
+        name = service["metadata"]["name"]
+        troubles.append(f"the Service {name!r} has no pod: its selector matches none")
+    instances = tuple(found[key] for key in sorted(found))
+    return InstancesFound(instances, "; ".join(dict.fromkeys(troubles)))
+
+
+def has_ready_instance(slices: Iterable[ClusterObject]) -> bool:
+    """Whether a gateway finds an instance that takes streams in a Service's slices."""
+    found, _ = _joined(slices, [_IPV4, _IPV6], NO_PORT, loopback=True)
+    return any(each.is_ready and not each.is_terminating for each in found.values())
+
+
+def _joined(
+    slices: Iterable[ClusterObject], order: Sequence[str], port: int | str | None, loopback: bool
+) -> tuple[dict[str, ServiceInstance], list[str]]:
+    """Return the instances by key, and why others were left out."""
     by_family: dict[str, list[ServiceInstance]] = {each: [] for each in order}
     troubles = []
-    used = (each for each in slices if each.get("endpoints"))  # one without pods has no ports
-    for each in sorted(used, key=lambda one: str(one["metadata"]["name"])):
+    told_by_kubernetes: set[str] = set()
+    for each in sorted(slices, key=lambda one: (not _is_kubernetes(one), _name(one))):
+        if not each.get("endpoints"):
+            continue
         try:
-            by_family[_family(each, order)] += _instances(each, _port(each, port))
+            family = _family(each, order)
+            there, bad = _instances(each, family, _port(each, port), loopback)
         except _SliceLeftOut as error:
             troubles.append(str(error))
+            continue
+        troubles += bad[:1]
+        if _is_kubernetes(each):
+            told_by_kubernetes.update(one.key for one in there)
+        else:
+            there = [one for one in there if one.key not in told_by_kubernetes]
+        by_family[family] += there
     found: dict[str, ServiceInstance] = {}
     for family in order:
         joined: dict[str, ServiceInstance] = {}
@@ -117,11 +165,7 @@ def find_instances(
             if one.key != one.host or not found:  # rule 2
                 joined[one.key] = _newer(one, joined.get(one.key))
         found = joined | {key: _told(first, joined.get(key)) for key, first in found.items()}
-    if not (found or troubles):
-        name = service["metadata"]["name"]
-        troubles.append(f"the Service {name!r} has no pod: its selector matches none")
-    instances = tuple(found[key] for key in sorted(found))
-    return InstancesFound(instances, "; ".join(dict.fromkeys(troubles)))
+    return found, troubles
 
 
 # --- One slice -----------------------------------------------------------------------------------
@@ -131,11 +175,21 @@ class _SliceLeftOut(Exception):
     """A slice cannot be used; the message says why."""
 
 
+def _name(endpoint_slice: ClusterObject) -> str:
+    return str(endpoint_slice["metadata"]["name"])
+
+
+def _is_kubernetes(endpoint_slice: ClusterObject) -> bool:
+    """Whether Kubernetes' own controller writes a slice."""
+    labels = endpoint_slice["metadata"].get("labels") or {}
+    return labels.get(_MANAGER_LABEL) == _OWN_MANAGER
+
+
 def _family(endpoint_slice: ClusterObject, known: Iterable[str]) -> str:
     family = str(endpoint_slice.get("addressType"))
     if family not in known:
         raise _SliceLeftOut(
-            f"the EndpointSlice {endpoint_slice['metadata']['name']!r} has the address type "
+            f"the EndpointSlice {_name(endpoint_slice)!r} has the address type "
             f"{family!r}; it must be {_IPV4} or {_IPV6}"
         )
     return family
@@ -165,7 +219,7 @@ def _port(endpoint_slice: ClusterObject, wanted: int | str | None) -> int:
     if len(fits) == 1:
         return fits.pop()
     has = ", ".join(_described(each) for each in numbered) or "none"
-    whose = f"the EndpointSlice {endpoint_slice['metadata']['name']!r}"
+    whose = f"the EndpointSlice {_name(endpoint_slice)!r}"
     if wanted is None:
         raise _SliceLeftOut(f"{whose} has not one TCP port but {has}; service_port must name one")
     raise _SliceLeftOut(
@@ -178,19 +232,54 @@ def _described(port: ClusterObject) -> str:
     return f"{port['port']} ({name})" if name else str(port["port"])
 
 
-def _instances(endpoint_slice: ClusterObject, port: int) -> Iterator[ServiceInstance]:
-    for each in endpoint_slice.get("endpoints") or ():
-        host = str(each["addresses"][0])  # all of them lead to the same pod
+def _instances(
+    endpoint_slice: ClusterObject, family: str, port: int, loopback: bool
+) -> tuple[list[ServiceInstance], list[str]]:
+    """Return the instances of a slice, and why further endpoints are left out."""
+    found, bad = [], []
+    for each in endpoint_slice["endpoints"]:
+        given = str((each.get("addresses") or ("",))[0])  # all of them lead to the same pod
+        if why := _why_no_pod(given, family, loopback):
+            shown = cut(safe(given), _SHOWN)
+            bad.append(
+                f"the EndpointSlice {_name(endpoint_slice)!r} has the address {shown!r}; {why}"
+            )
+            continue
+        host = str(ipaddress.ip_address(given))
         conditions = each.get("conditions") or {}
         pod = each.get("targetRef") or {}
-        yield ServiceInstance(
-            str(pod.get("uid") or host),
-            str(pod.get("name") or host),
-            host,
-            port,
-            is_ready=conditions.get("ready") is not False,  # a missing one means ready
-            is_terminating=conditions.get("terminating") is True,
+        found.append(
+            ServiceInstance(
+                str(pod.get("uid") or host),
+                str(pod.get("name") or host),
+                host,
+                port,
+                is_ready=conditions.get("ready") is not False,  # a missing one means ready
+                is_terminating=conditions.get("terminating") is True,
+            )
         )
+    return found, bad
+
+
+def _why_no_pod(given: str, family: str, loopback: bool) -> str:
+    """Return why an address cannot be a pod's; empty if it can."""
+    try:
+        address = ipaddress.ip_address(given)
+    except ValueError:
+        address = None
+    if address is None or address.version != _VERSIONS[family]:
+        return f"it must be an {family} address"
+    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
+        return "it must be an IPv6 address without an IPv4 address or a zone in it"
+    kinds = {
+        "a loopback": address.is_loopback and not loopback,
+        "a link-local": address.is_link_local,
+        "a multicast": address.is_multicast,
+        "an unspecified": address.is_unspecified,
+    }
+    return next(
+        (f"it is {kind} address, which no pod has" for kind, is_it in kinds.items() if is_it), ""
+    )
 
 
 def _newer(one: ServiceInstance, other: ServiceInstance | None) -> ServiceInstance:
@@ -206,11 +295,5 @@ def _newer(one: ServiceInstance, other: ServiceInstance | None) -> ServiceInstan
 
 def _told(one: ServiceInstance, other: ServiceInstance | None) -> ServiceInstance:
     """Return an entry of the first family, with the conditions that the other one tells."""
-    if other is None:
-        return one
     newer = _newer(one, other)
-    return ServiceInstance(
-        *(one.key, one.name, one.host, one.port),
-        is_ready=newer.is_ready,
-        is_terminating=newer.is_terminating,
-    )
+    return replace(one, is_ready=newer.is_ready, is_terminating=newer.is_terminating)

@@ -17,16 +17,24 @@ MAX_ANSWER: Final = 64 * MIB
 #: Bytes of one event of a watch: the largest object of etcd (1.5 MiB), as JSON, with its escapes.
 MAX_EVENT: Final = 4 * MIB
 
-#: Objects that a list asks for at a time (client-go's reflector: 500), and the pages of a list.
-PAGE_OBJECTS: Final = 500
-MAX_PAGES: Final = 200
+#: Objects that a list asks for at a time (client-go's reflector: 500), so that no page stops other
+#: work for long; and the pages of a list.
+PAGE_OBJECTS: Final = 100
+MAX_PAGES: Final = 1000
+
+#: Bytes of a list on all its pages: 10,000 pods of 10 KiB each. As objects they take several times
+#: as much.
+MAX_LIST: Final = 128 * MIB
 
 #: Seconds that a watch asks to last: this long, or up to twice as long, so that not all watches
 #: end together (client-go: 5 to 10 minutes).
 WATCH_LIFETIME: Final = 300.0
 
-#: Seconds without a byte of a watch until it begins again. An API server sends a bookmark each
-#: minute.
+#: Seconds after which a watch is over that its server should have ended.
+WATCH_MARGIN: Final = 30.0
+
+#: Seconds without a whole event of a watch until it begins again. An API server sends a bookmark
+#: each minute.
 WATCH_SILENCE: Final = 150.0
 
 #: Seconds between two looks whether the API server answers, as between two heartbeats of a node. A

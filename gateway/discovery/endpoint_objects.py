@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from partway.gateway.apis.kubernetes.custom_object import ENDPOINT, CustomObject
+from partway.gateway.apis.kubernetes.endpoint_rules import (
+    age,
+    endpoint_of,
+    in_words,
+    object_faults,
+    owned_by,
+    owner_of,
+    shares_of,
+)
 from partway.gateway.cluster.answers import ClusterObject, Collection
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
-from partway.gateway.fleet.endpoint import Discovered, Endpoint, Variant, check_name
+from partway.gateway.discovery.limits import LOOK_DELAY, MAX_ENDPOINT_OBJECTS
+from partway.gateway.fleet.endpoint import Discovered, Endpoint, Variant
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.settings.settings import Settings
-from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine
-from partway.protocol.errors import InputValidationError
 
 log = logging.getLogger("partway.cluster")
-
-_API_VERSION, _PLURAL = "aiplatform.gdc.goog/v1", "endpoints"
 
 
 class EndpointObjects:
@@ -27,8 +35,11 @@ class EndpointObjects:
     1. An endpoint has the name that its object's spec gives, or else the object's own name.
     2. The Service of a destination has the name of its DeployedModel, and the operator has made it
        for this endpoint. So an object reaches neither other endpoints' models nor other Services.
-    3. Of several objects with one name the oldest counts. A name that the settings or the API have
-       stays theirs. The log names each object that is set aside.
+    3. The objects that the operator refuses are set aside: see :mod:`partway.gateway.apis.
+       kubernetes.endpoint_rules`.
+    4. A name that the settings or the API have stays theirs. Of too many objects the oldest count.
+
+    The log names each object that is set aside.
 
     Args:
         on_listed: called once the objects are known.
@@ -45,13 +56,20 @@ class EndpointObjects:
     ) -> None:
         self._fleet = fleet
         self._settings = settings
+        self._clock = clock
         self._on_listed = on_listed
+        self._valid: dict[ObjectKey, CustomObject] = {}
+        self._faulty: dict[ObjectKey, str] = {}
+        self._made: dict[ObjectKey, Endpoint] = {}  # of the objects and settings as they are
         self._objects = WatchedCollection(
-            server, Collection(_API_VERSION, _PLURAL, namespace), clock, self._changed
+            server,
+            Collection(ENDPOINT.api_version, ENDPOINT.plural, namespace),
+            clock,
+            self._changed,
         )
         self._running: dict[str, Endpoint] = {}
         self._set_aside: dict[ObjectKey, str] = {}
-        self._will_look = False
+        self._look: Timer | None = None
         self._listing = asyncio.create_task(self._list(), name="Endpoint objects")
 
     @property
@@ -61,12 +79,13 @@ class EndpointObjects:
     def take_settings(self, settings: Settings) -> None:
         """Leave the names of new settings to them; the fleet is about to follow them."""
         self._settings = settings
-        for name in self._names_of_settings() & self._running.keys():
+        self._made.clear()
+        for name in {each.name for each in settings.endpoints} & self._running.keys():
             del self._running[name]
 
     def follow(self) -> None:
         """Have the fleet run what the objects say now."""
-        self._will_look = False
+        self._look_no_more()
         if not self.is_listed:
             return
         try:
@@ -78,6 +97,7 @@ class EndpointObjects:
         self._listing.cancel()
         await asyncio.wait((self._listing,))
         await self._objects.aclose()
+        self._look_no_more()
 
     async def _list(self) -> None:
         self._objects.start()
@@ -85,10 +105,23 @@ class EndpointObjects:
         self.follow()
         self._on_listed()
 
-    def _changed(self, *_: object) -> None:
-        if not self._will_look:
-            self._will_look = True
-            asyncio.get_running_loop().call_soon(self.follow)
+    def _changed(self, key: ObjectKey, now: ClusterObject | None, _: ClusterObject | None) -> None:
+        self._valid.pop(key, None)
+        self._faulty.pop(key, None)
+        self._made.pop(key, None)
+        if now is not None and not now["metadata"].get("deletionTimestamp"):
+            custom = CustomObject.read(ENDPOINT, now)
+            if why := in_words([*object_faults(custom)]):
+                self._faulty[key] = why
+            else:
+                self._valid[key] = custom
+        if self._look is None:
+            self._look = self._clock.call_later(LOOK_DELAY, self.follow)
+
+    def _look_no_more(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
 
     def _run(self, wanted: dict[str, Endpoint]) -> None:
         for name in [*self._running]:
@@ -102,39 +135,35 @@ class EndpointObjects:
 
     def _wanted(self) -> dict[str, Endpoint]:
         found: dict[str, Endpoint] = {}
-        aside: dict[ObjectKey, str] = {}
-        taken = {each.lower(): each for each in self._names_of_settings()}
-        for key, each in sorted(self._objects.objects.items(), key=_age):
-            if each["metadata"].get("deletionTimestamp"):
-                continue
-            try:
-                endpoint = endpoint_from(each, self._settings)
-                self._check_free(endpoint.name, taken)
-            except InputValidationError as error:
-                aside[key] = str(error)
-                continue
-            taken[endpoint.name.lower()] = endpoint.name
-            found[endpoint.name] = endpoint
+        aside = dict(self._faulty)
+        rivals: dict[str, list[CustomObject]] = {}
+        for each in self._valid.values():
+            rivals.setdefault(endpoint_of(each), []).append(each)
+        owners = {name: owner_of(each) for name, each in rivals.items()}
+        of_settings = {each.name.lower(): each.name for each in self._settings.endpoints}
+        for each in sorted(self._valid.values(), key=age):
+            name, key = endpoint_of(each), ObjectKey(*each.key)
+            owner = owners[name]
+            why = owned_by(owner) if owner is not each else self._taken(name, of_settings)
+            if not why and len(found) >= MAX_ENDPOINT_OBJECTS:
+                why = f"a gateway follows at most {MAX_ENDPOINT_OBJECTS} Endpoint objects"
+            if why:
+                aside[key] = why
+            else:
+                if key not in self._made:
+                    self._made[key] = endpoint_from(each, self._settings)
+                found[name] = self._made[key]
         self._tell(aside)
         return found
 
-    def _check_free(self, name: str, taken: dict[str, str]) -> None:
-        """Refuse a name that the settings, an older object or the API has.
-
-        Raises:
-            InputValidationError: one of them has it; the message says which.
-        """
-        if name in self._names_of_settings():
-            raise InputValidationError(f"the settings have the endpoint {name!r}, which counts")
-        if name.lower() in taken:
-            other = taken[name.lower()]
-            raise InputValidationError(f"an older object or the settings have the name {other!r}")
+    def _taken(self, name: str, of_settings: dict[str, str]) -> str:
+        """Return why a name is not free in this gateway; empty if it is."""
+        if name in of_settings:
+            return f"the settings have the endpoint {of_settings[name]!r}, which counts"
         status = self._fleet.status(name)
         if status is not None and name not in self._running and status.state != "Deleting":
-            raise InputValidationError(f"the API has created the endpoint {name!r}, which counts")
-
-    def _names_of_settings(self) -> set[str]:
-        return {each.name for each in self._settings.endpoints}
+            return f"the API has created the endpoint {name!r}, which counts"
+        return ""
 
     def _tell(self, aside: dict[ObjectKey, str]) -> None:
         before, self._set_aside = self._set_aside, aside
@@ -144,45 +173,16 @@ class EndpointObjects:
                 log.warning(LogLine(line, namespace=key.namespace, object=key.name, reason=why))
 
 
-def endpoint_from(found: ClusterObject, settings: Settings) -> Endpoint:
-    """Return the endpoint of an Endpoint object.
-
-    Raises:
-        InputValidationError: the object cannot be an endpoint; the message says why.
-    """
-    spec = found.get("spec") or {}
-    metadata = found["metadata"]
-    name = str(spec.get("id") or spec.get("userProvidedID") or metadata["name"])
-    check_name(name)
-    variants = tuple(
-        _variants(name, spec.get("destinations") or (), metadata["namespace"], settings)
-    )
-    names = [each.name for each in variants]
-    if not names or len(set(names)) < len(names):
-        said = ", ".join(names) or "none"
-        raise InputValidationError(
-            f"spec.destinations has these DeployedModels: {said}; it must have at least one, and "
-            "each once"
-        )
-    return Endpoint(name, settings.policy, variants)
-
-
-def _variants(
-    endpoint: str, destinations: Iterable[ClusterObject], namespace: str, settings: Settings
-) -> Iterable[Variant]:
-    there = [*destinations]
-    only = 100 if len(there) == 1 else 0
-    for each in there:
-        model = str(each["serviceRef"]["name"])
-        check_name(model)
-        yield Variant(
-            source=Discovered(f"{namespace}/{model}", endpoint=endpoint),
+def endpoint_from(custom: CustomObject, settings: Settings) -> Endpoint:
+    """Return the endpoint of an Endpoint object without faults."""
+    name = endpoint_of(custom)
+    variants = (
+        Variant(
+            source=Discovered(f"{custom.namespace}/{model}", endpoint=name),
             name=model,
-            weight=float(each.get("trafficPercentage", only)),
+            weight=float(share),
             times=settings.times,
         )
-
-
-def _age(item: tuple[ObjectKey, ClusterObject]) -> tuple[str, ObjectKey]:
-    key, found = item
-    return str(found["metadata"].get("creationTimestamp", "")), key
+        for model, share in shares_of(custom.spec).items()
+    )
+    return Endpoint(name, settings.policy, tuple(variants))

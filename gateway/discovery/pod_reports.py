@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from partway.gateway.apis.kubernetes.custom_object import UNREACHABLE_POD
 from partway.gateway.cluster.answers import (
     ClusterAway,
     ClusterError,
@@ -29,10 +30,6 @@ from partway.gateway.timing.deadlines import pause, set_or_over, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.cluster")
-
-API_VERSION: Final = "partway.dev/v1"
-KIND: Final = "UnreachablePod"
-PLURAL: Final = "unreachablepods"
 
 
 class _Pod(NamedTuple):
@@ -198,8 +195,8 @@ class PodReports:
     def _object(self, pod: _Pod, since: float) -> dict[str, Any]:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
         return {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
+            "apiVersion": UNREACHABLE_POD.api_version,
+            "kind": UNREACHABLE_POD.kind,
             "metadata": {
                 "name": self._name(pod),
                 "namespace": pod.namespace,
@@ -216,7 +213,7 @@ class PodReports:
 
 
 def _collection(pod: _Pod) -> Collection:
-    return Collection(API_VERSION, PLURAL, pod.namespace)
+    return Collection(UNREACHABLE_POD.api_version, UNREACHABLE_POD.plural, pod.namespace)
 
 
 def _time(when: float, timespec: str) -> str:

@@ -18,8 +18,10 @@ from partway.gateway.cluster.endpoint_slices import (
 from partway.gateway.cluster.limits import RETRY_LONGEST, RETRY_SHORTEST
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL
 from partway.gateway.cluster.server_presence import ServerPresence
+from partway.gateway.cluster.slices_version import slices_version
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
-from partway.gateway.discovery.limits import UNREADY_DOUBT
+from partway.gateway.discovery.instance_room import InstanceRoom
+from partway.gateway.discovery.limits import LOOK_DELAY, UNREADY_DOUBT
 from partway.gateway.fleet.discovered.source import FoundInstance, FoundInstances
 from partway.gateway.fleet.endpoint import Discovered
 from partway.gateway.network.dialling import Address
@@ -28,9 +30,6 @@ from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.cluster")
-
-#: The API group of slices, and its versions that are understood, the newest first.
-_GROUP, _VERSIONS = "discovery.k8s.io", ("v1", "v1beta1")
 
 #: Called with the teller, an instance's namespace, the instance, and why the teller cannot reach
 #: it; empty if it can again.
@@ -58,6 +57,7 @@ class ServiceSources:
         self._on_known = on_known
         self._presence = ServerPresence(server, clock)
         self._namespaces: dict[str, _Namespace] = {}
+        self._room = InstanceRoom()
 
     @property
     def namespaces(self) -> Iterable[str]:
@@ -75,7 +75,9 @@ class ServiceSources:
         """Follow the Service of a source, which is in this process's namespace by default."""
         place, name = self.place_of(source.service)
         self.watch(place)
-        return FollowedService(self._namespaces[place], name, source, on_change, self._on_reachable)
+        return FollowedService(
+            *(self._namespaces[place], name, source, on_change, self._on_reachable, self._room)
+        )
 
     def place_of(self, service: str) -> tuple[str, str]:
         """Return the namespace and the name of a Service."""
@@ -110,15 +112,17 @@ class FollowedService:
         source: Discovered,
         on_change: Callable[[FoundInstances], object],
         on_reachable: OnReachable,
+        room: InstanceRoom,
     ) -> None:
         self.name = name
         self.source = source
+        self._room = room
         self._namespace = namespace
         self._on_change = on_change
         self._on_reachable = on_reachable
         self._told: FoundInstances | None = None
         namespace.followed.append(self)
-        namespace.look_soon(name)
+        asyncio.get_running_loop().call_soon(namespace.look_at, self)
 
     @property
     def trouble(self) -> str:
@@ -129,6 +133,10 @@ class FollowedService:
 
     def stop(self) -> None:
         self._namespace.followed.remove(self)
+        self._room.leave(self)
+
+    def look_soon(self) -> None:
+        self._namespace.look_soon(self.name)
 
     def was_ready(self, key: str) -> bool:
         """Whether an instance was ready when it was told last."""
@@ -136,7 +144,9 @@ class FollowedService:
         return any(each.key == key and each.is_ready for each in instances)
 
     def tell(self, found: FoundInstances) -> None:
-        """Tell all instances as they are now, if this is news."""
+        """Tell all instances as they are now, as far as there is room, if this is news."""
+        known = () if self._told is None else self._told.instances
+        found = self._room.fitted(self, found, {each.key for each in known})
         if found != self._told:
             self._told = found
             self._on_change(found)
@@ -145,7 +155,7 @@ class FollowedService:
 class _Namespace:
     """The Services and slices of one namespace, and who follows them.
 
-    Changes are told at the loop's next turn: a list anew replaces many slices in one turn.
+    Changes are looked at a moment later, all of them together: see LOOK_DELAY.
 
     Attributes:
         followed: in the order in which they were followed.
@@ -174,7 +184,8 @@ class _Namespace:
         self._by_service: dict[str, dict[str, ClusterObject]] = {}
         self._news: set[str] = set()
         self._trouble = "the API server has not been asked yet"
-        self._timer: Timer | None = None
+        self._look: Timer | None = None
+        self._doubt: Timer | None = None
         self._begin = asyncio.create_task(self._follow(), name=f"services of {name}")
 
     @property
@@ -186,8 +197,9 @@ class _Namespace:
         return slices.trouble or self._services.trouble or self._presence.trouble
 
     async def aclose(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._look, self._doubt):
+            if timer is not None:
+                timer.cancel()
         self._begin.cancel()
         await asyncio.wait((self._begin,))
         await self._services.aclose()
@@ -197,34 +209,24 @@ class _Namespace:
     async def _follow(self) -> None:
         """Begin both watches; return once both copies are there."""
         self._services.start()
-        version = await self._version()
-        slices = Collection(f"{_GROUP}/{version}", "endpointslices", self.name)
+        slices = Collection(await self._slices_version(), "endpointslices", self.name)
         self._slices = WatchedCollection(self._server, slices, self._clock, self._slice_changed)
         self._slices.start()
         await self._services.listed.wait()
         await self._slices.listed.wait()
         self.is_known = True
-        for each in self.followed:
-            self.look_soon(each.name)
+        for each in [*self.followed]:
+            self.look_at(each)
         self._on_known()
 
-    async def _version(self) -> str:
-        """Return the newest version of slices that the server has and that is understood."""
+    async def _slices_version(self) -> str:
+        """Return the version of slices, once the server says it."""
         wait = RETRY_SHORTEST
         while True:
             try:
-                served = await self._server.versions(_GROUP)
+                return await slices_version(self._server)
             except ClusterError as error:
                 trouble = str(error)
-            else:
-                for version in _VERSIONS:
-                    if version in served:
-                        return version
-                has = ", ".join(served) or "none"
-                trouble = (
-                    f"the API server has these versions of {_GROUP}: {has}; it must have one of "
-                    f"{', '.join(_VERSIONS)}"
-                )
             if trouble != self._trouble:
                 self._trouble = trouble
                 line = "no instance can be discovered; trying again"
@@ -235,10 +237,15 @@ class _Namespace:
     # --- Changes ----------------------------------------------------------------------------------
 
     def look_soon(self, service: str) -> None:
-        """Tell the followers of a Service at the loop's next turn."""
-        if not self._news:
-            asyncio.get_running_loop().call_soon(self._look)
+        """Tell the followers of a Service, after a moment in which more may change."""
         self._news.add(service)
+        if self._look is None and self.is_known:
+            self._look = self._clock.call_later(LOOK_DELAY, self._look_at_news)
+
+    def look_at(self, followed: FollowedService) -> None:
+        """Tell a follower now, if it still is one and all is known."""
+        if self.is_known and followed in self.followed:
+            followed.tell(self._found(followed))
 
     def _service_changed(
         self, key: ObjectKey, now: ClusterObject | None, before: ClusterObject | None
@@ -257,13 +264,12 @@ class _Namespace:
             self._by_service.setdefault(service, {})[key.name] = now
             self.look_soon(service)
 
-    def _look(self) -> None:
+    def _look_at_news(self) -> None:
+        self._look = None
         news, self._news = self._news, set()
-        if not self.is_known:
-            return
         for each in [*self.followed]:
             if each.name in news:
-                each.tell(self._found(each))
+                self.look_at(each)
 
     def _found(self, followed: FollowedService) -> FoundInstances:
         service = self._services.objects.get(ObjectKey(self.name, followed.name))
@@ -279,7 +285,9 @@ class _Namespace:
             return FoundInstances(trouble=trouble, is_refused=True)
         slices = self._by_service.get(followed.name, {}).values()
         try:
-            found = find_instances(service, slices, followed.source.port)
+            found = find_instances(
+                service, slices, followed.source.port, loopback=self._server.settings.is_local
+            )
         except ServiceRefused as error:
             return FoundInstances(trouble=str(error), is_refused=True)
         instances = tuple(map(_instance, found.instances))
@@ -297,14 +305,14 @@ class _Namespace:
             for each in instances
             if left > 0 and not (each.is_ready or each.is_leaving) and followed.was_ready(each.key)
         }
-        if doubted and self._timer is None:
-            self._timer = self._clock.call_later(left, self._doubt_no_more)
+        if doubted and self._doubt is None:
+            self._doubt = self._clock.call_later(left, self._doubt_no_more)
         return tuple(
             replace(each, is_ready=each.is_ready or each.key in doubted) for each in instances
         )
 
     def _doubt_no_more(self) -> None:
-        self._timer = None
+        self._doubt = None
         for each in self.followed:
             self.look_soon(each.name)
 

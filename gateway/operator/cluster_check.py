@@ -8,11 +8,11 @@ from typing import Final
 from partway.gateway.apis.kubernetes.custom_object import (
     DEPLOYED_MODEL,
     ENDPOINT,
+    UNREACHABLE_POD,
     VERSION,
 )
 from partway.gateway.cluster.answers import ClusterError, Collection
 from partway.gateway.cluster.api_server import ApiServer
-from partway.gateway.operator.custom_resource_definitions import UNREACHABLE_POD
 
 _READ: Final = ("list", "watch")
 

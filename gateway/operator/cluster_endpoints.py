@@ -12,7 +12,8 @@ from partway.gateway.apis.kubernetes.conditions import (
     Readiness,
 )
 from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, CustomObject
-from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint, endpoint_of
+from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of
 from partway.gateway.apis.kubernetes.object_store import ObjectStore
 from partway.gateway.cluster.answers import (
     ClusterError,
@@ -22,11 +23,12 @@ from partway.gateway.cluster.answers import (
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
-from partway.gateway.cluster.endpoint_slices import SERVICE_LABEL
+from partway.gateway.cluster.endpoint_slices import SERVICE_LABEL, has_ready_instance
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL
+from partway.gateway.cluster.slices_version import slices_version
 from partway.gateway.cluster.watched_collection import ObjectKey, OnChange, WatchedCollection
 from partway.gateway.operator.cluster_errors import ClusterUnavailable, unavailable
-from partway.gateway.operator.deployment_status import deployment_readiness, has_ready_endpoint
+from partway.gateway.operator.deployment_status import deployment_readiness
 from partway.gateway.operator.model_deployments import (
     Abilities,
     Manifest,
@@ -39,7 +41,6 @@ from partway.gateway.operator.model_deployments import (
 )
 from partway.gateway.timing.clock import Clock
 
-_SLICES: Final = "discovery.k8s.io"
 _POLICY: Final = "policy"
 
 #: The version of Kubernetes from which on a pod can wait before SIGTERM by itself.
@@ -108,8 +109,8 @@ class ClusterEndpoints:
         """
         self._can = Abilities(
             await self._server.release() >= _SLEEPS,
-            await self._version(_POLICY),
-            await self._version(_SLICES),
+            await self._policy_version(),
+            await slices_version(self._server),
         )
         self._copies = _Copies(
             self._copy("v1", "services"),
@@ -119,9 +120,9 @@ class ClusterEndpoints:
             self._copy("v1", "pods", MODEL_LABEL, self._pod_changed),
         )
 
-    async def _version(self, group: str) -> str:
-        served = await self._server.versions(group)
-        return f"{group}/{'v1' if 'v1' in served or not served else served[0]}"
+    async def _policy_version(self) -> str:
+        served = await self._server.versions(_POLICY)
+        return f"{_POLICY}/{'v1' if 'v1' in served or not served else served[0]}"
 
     @property
     def copies(self) -> Iterable[WatchedCollection]:
@@ -279,7 +280,7 @@ class ClusterEndpoints:
         service = self._copies.services.objects.get(ObjectKey(self._namespace, model), {})
         labels = service.get("metadata", {}).get("labels") or {}
         is_of_endpoint = labels.get(ENDPOINT_LABEL) == endpoint
-        return is_of_endpoint and has_ready_endpoint(self._slices_of(model))
+        return is_of_endpoint and has_ready_instance(self._slices_of(model))
 
     def _slices_of(self, model: str) -> Iterator[ClusterObject]:
         return _labelled(self._copies.slices, SERVICE_LABEL, model)

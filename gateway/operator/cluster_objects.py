@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
 
-from partway.gateway.apis.kubernetes.admission import without_nulls
 from partway.gateway.apis.kubernetes.conditions import Readiness, endpoint_status, model_status
-from partway.gateway.apis.kubernetes.cross_checks import traffic_faults
 from partway.gateway.apis.kubernetes.custom_object import (
     DEPLOYED_MODEL,
     ENDPOINT,
@@ -18,15 +17,21 @@ from partway.gateway.apis.kubernetes.custom_object import (
     CustomKind,
     CustomObject,
 )
-from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
-from partway.gateway.apis.kubernetes.schemas import LABEL, LABEL_WORDS, SPECS, Cause, faults
+from partway.gateway.apis.kubernetes.endpoint_rules import (
+    endpoint_of,
+    in_words,
+    object_faults,
+    owned_by,
+    owner_of,
+)
+from partway.gateway.apis.kubernetes.schemas import Cause
 from partway.gateway.apis.kubernetes.work_queue import WorkQueue
 from partway.gateway.cluster import answers
 from partway.gateway.cluster.answers import ClusterError, ClusterObject, NoSuchObject, WriteConflict
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
 from partway.gateway.operator.cluster_errors import unavailable
-from partway.gateway.operator.limits import REFUSALS_AT_ONCE, RETRY_INTERVAL, SAID_CAUSES
+from partway.gateway.operator.limits import REFUSALS_AT_ONCE, RETRY_INTERVAL
 from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
 
@@ -105,7 +110,7 @@ class ClusterObjects:
     def of_endpoint(self, kind: CustomKind, name: str) -> Collection[CustomObject]:
         found = self._of_endpoints[kind].get(name, _NO_OBJECTS).values()
         if kind is ENDPOINT and len(found) > 1:
-            return [min(found, key=_age)]  # the others are refused
+            return [owner_of(found)]  # the others are refused
         return found
 
     # --- Writing ---------------------------------------------------------------------------------
@@ -166,8 +171,9 @@ class ClusterObjects:
         before = self._drop(kind, place)
         changed = None
         if now is not None:
-            changed = custom_object(kind, now)
-            if next(iter(self._faults(changed)), None) is None:
+            status = _status(now.get("status"))
+            changed = dataclasses.replace(CustomObject.read(kind, now), status=status)
+            if not self._faults(changed):
                 self._keep(changed)
             else:
                 self._refused[kind][place] = changed
@@ -205,33 +211,23 @@ class ClusterObjects:
 
     # --- Refusals --------------------------------------------------------------------------------
 
-    def _faults(self, custom: CustomObject) -> Iterable[Cause]:
-        if not LABEL.fullmatch(custom.name):
-            yield {"field": "metadata.name", "message": f"must be {LABEL_WORDS}"}
-            return
-        wrong = list(faults(SPECS[custom.kind], custom.spec, "spec"))
-        if wrong:
-            yield from wrong
-        elif custom.kind is ENDPOINT:
-            yield from traffic_faults(custom.namespace, custom.spec)
-        else:
-            yield from self._model_faults(custom)
+    def _faults(self, custom: CustomObject) -> list[Cause]:
+        wrong = list(object_faults(custom))
+        if not wrong and custom.kind is DEPLOYED_MODEL:
+            wrong = list(self._model_faults(custom))
+        return wrong
 
     def _why_refused(
         self, kind: CustomKind, key: tuple[str, str]
     ) -> tuple[CustomObject, str] | None:
         """Return an object that is refused, and why; None if it is not, or is gone."""
         if (refused := self._refused[kind].get(key)) is not None:
-            said = [f"{each['field']}: {each['message']}" for each in self._faults(refused)]
-            return refused, "; ".join(said[:SAID_CAUSES])
+            return refused, in_words(self._faults(refused))
         known = self._valid[kind].get(key)
         if known is None or kind is not ENDPOINT:
             return None
-        name = endpoint_of(known)
-        (owner,) = self.of_endpoint(ENDPOINT, name)
-        if owner.key == key:
-            return None
-        return known, f"the endpoint {name} belongs to the Endpoint {owner.name}, which is older"
+        (owner,) = self.of_endpoint(ENDPOINT, endpoint_of(known))
+        return None if owner.key == key or known.deleting else (known, owned_by(owner))
 
     async def _note_refusal(self, name: str) -> None:
         plural, *key = name.split("/")
@@ -262,25 +258,6 @@ class ClusterObjects:
             self._refusals.add_later(name, RETRY_INTERVAL)
 
 
-def custom_object(kind: CustomKind, found: ClusterObject) -> CustomObject:
-    """Return a cluster's object as the controller's; its spec is not checked."""
-    metadata = found["metadata"]
-    return CustomObject(
-        kind,
-        metadata.get("namespace", ""),
-        metadata["name"],
-        metadata["uid"],
-        int(metadata["resourceVersion"]),
-        metadata.get("generation", 1),
-        metadata.get("creationTimestamp") or "",
-        without_nulls(found.get("spec", {})),
-        metadata.get("labels") or {},
-        metadata.get("annotations") or {},
-        _status(found.get("status")),
-        metadata.get("deletionTimestamp") or "",
-    )
-
-
 def _status(status: Any) -> Mapping[str, Any]:
     """Return a status that the operator has written; an empty one in place of any other."""
     if not isinstance(status, dict):
@@ -297,10 +274,6 @@ def _status(status: Any) -> Mapping[str, Any]:
         if not isinstance(each, dict) or not {"status", "lastTransitionTime"} <= each.keys():
             return {}
     return status
-
-
-def _age(custom: CustomObject) -> tuple[str, str]:
-    return custom.created, custom.name
 
 
 def _refusal_name(kind: CustomKind, key: tuple[str, str]) -> str:

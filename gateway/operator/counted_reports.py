@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from partway.gateway.apis.kubernetes.custom_object import UNREACHABLE_POD
 from partway.gateway.cluster.answers import (
     ClusterObject,
     Collection,
@@ -14,7 +15,6 @@ from partway.gateway.cluster.answers import (
 )
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
-from partway.gateway.operator.custom_resource_definitions import UNREACHABLE_POD
 from partway.gateway.operator.limits import GATEWAYS_THAT_AGREE, REPORT_LIFETIME
 from partway.gateway.timing.clock import Clock
 

@@ -6,19 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from partway.gateway.apis.control.coverage import Handling
+from partway.gateway.apis.handling import Handling
 from partway.gateway.apis.kubernetes.custom_object import (
     DEPLOYED_MODEL,
     ENDPOINT,
+    UNREACHABLE_POD,
     VERSION,
     CustomKind,
 )
 from partway.gateway.apis.kubernetes.schemas import SPECS, SpecMember
-
-#: A gateway's report that a pod does not answer. Only clusters have this kind.
-UNREACHABLE_POD: Final = CustomKind(
-    "partway.dev", "UnreachablePod", "unreachablepods", "unreachablepod", ()
-)
 
 #: Characters of a time.
 _TIME: Final = 40
@@ -39,6 +35,18 @@ _REPORT: Final = SpecMember(
         ),
     },
 )
+
+#: The name of an object's endpoint in CEL, as ``endpoint_of`` has it, and the members that give it.
+_ENDPOINT_NAMES: Final[Mapping[CustomKind, tuple[str, str]]] = {
+    DEPLOYED_MODEL: ("{0}.spec.endpointPath", "spec.endpointPath"),
+    ENDPOINT: (
+        (
+            "(has({0}.spec.id) ? {0}.spec.id : has({0}.spec.userProvidedID) ? "
+            "{0}.spec.userProvidedID : {0}.metadata.name)"
+        ),
+        "spec.id and spec.userProvidedID",
+    ),
+}
 
 _GROUP: Final = re.compile(r"\(\?P<\w+>")
 
@@ -100,7 +108,7 @@ def _version(kind: CustomKind, spec: SpecMember) -> dict[str, Any]:
         {"name": name, "type": type_, "jsonPath": path}
         for name, type_, path in (*_COLUMNS[kind], _AGE)
     ]
-    schema = {
+    schema: dict[str, Any] = {
         "type": "object",
         "description": spec.what,
         "required": ["spec"],
@@ -116,6 +124,14 @@ def _version(kind: CustomKind, spec: SpecMember) -> dict[str, Any]:
             },
         },
     }
+    if kind in _ENDPOINT_NAMES:
+        name, members = _ENDPOINT_NAMES[kind]
+        schema["x-kubernetes-validations"] = [  # Kubernetes 1.25 and later; others leave them out
+            {
+                "rule": f"{name.format('self')} == {name.format('oldSelf')}",
+                "message": f"{members}: immutable: delete the object and create it again",
+            }
+        ]
     return {
         "name": VERSION,
         "served": True,

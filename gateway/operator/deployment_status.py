@@ -7,6 +7,7 @@ from typing import Final
 
 from partway.gateway.apis.kubernetes.conditions import MODEL_READY, Readiness
 from partway.gateway.cluster.answers import ClusterObject
+from partway.gateway.cluster.endpoint_slices import has_ready_instance
 from partway.gateway.fleet.platform_interface import PING, PORT
 from partway.gateway.operator.model_deployments import CONTAINER
 from partway.gateway.plain_text import cut, safe, safe_lines
@@ -29,15 +30,6 @@ _OBVIOUS: Final = frozenset({None, "", "Error", "Completed"})
 _REPLICA_SET: Final = "pod-template-hash"
 
 
-def has_ready_endpoint(slices: Iterable[ClusterObject]) -> bool:
-    """Whether a Service's slices have a ready endpoint; a missing ``ready`` means ready."""
-    return any(
-        (each.get("conditions") or {}).get("ready") is not False
-        for one in slices
-        for each in one.get("endpoints") or ()
-    )
-
-
 def deployment_readiness(
     deployment: ClusterObject,
     slices: Iterable[ClusterObject],
@@ -57,7 +49,7 @@ def deployment_readiness(
     if not wanted:
         return Readiness("NotReady", "Its Deployment is scaled to no instance")
     is_latest = is_seen and updated > 0 and there == updated
-    if is_latest and available and has_ready_endpoint(slices):
+    if is_latest and available and has_ready_instance(slices):
         return MODEL_READY
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     progress = conditions.get("Progressing", {})

@@ -12,9 +12,6 @@ REFUSALS_AT_ONCE: Final = 4
 #: Seconds until a write that failed is tried again.
 RETRY_INTERVAL: Final = 5.0
 
-#: Faults of one object that its status names.
-SAID_CAUSES: Final = 8
-
 #: Gateways that must report a pod as unreachable until it is deleted.
 GATEWAYS_THAT_AGREE: Final = 2
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from partway.gateway.apis.kubernetes.custom_object import CustomObject
-from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of
 from partway.gateway.cluster.answers import ClusterObject
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL, PREFIX
 from partway.gateway.fleet.limits import PING_TIMEOUT, START_TIMEOUT, STOP_GRACE

@@ -127,7 +127,7 @@ async def test_what_kubectl_does_besides(kubectl: Kubectl, tmp_path: Path) -> No
 
 async def test_objects_outlive_the_gateway(tmp_path: Path, anyio_backend: str) -> None:
     write_page(tmp_path)
-    ready = ("get", "ep", "chat", "-o", "jsonpath={.status.conditions[0].status}")
+    ready = ("get", "mep", "chat", "-o", "jsonpath={.status.conditions[0].status}")
     for commands in (("apply", "-f", "my-tf-model.yaml", "-f", "chat.yaml"), ("get", "dm")):
         config = f'data_dir = "{tmp_path / "kept"}"\n'
         async with ServedGateway.start(tmp_path, config, None) as gateway:

@@ -32,8 +32,8 @@ from tests.interop.served_api import PATIENCE, Ended, blocks, ended
 
 PAGE = "how-to/kubectl.md"
 
-#: On Kubernetes an endpoint without its group is one of Kubernetes' own.
-KINDS = "deployedmodels,endpoints.aiplatform.gdc.goog"
+#: By their short names. On Kubernetes ``endpoint`` and ``ep`` are Kubernetes' own.
+KINDS = "dm,mep"
 
 TIME = r'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"'
 

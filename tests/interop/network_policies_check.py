@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from partway.gateway.operator.model_deployments import ModelDataAccess, manifests
+from partway.gateway.operator.model_deployments import Abilities, ModelDataAccess, manifests
 from tests.interop.helm import template
 from tests.interop.manifests_check import a_model
 
@@ -50,7 +50,7 @@ def rendered(**policies: object) -> tuple[Object, ...]:
 def labels_of(objects: tuple[Object, ...], deployment: str) -> Object:
     """The labels of a Deployment's pods; the operator's are those of a model."""
     if deployment == "model":
-        *_, made = manifests(a_model({}), ModelDataAccess())
+        *_, made = manifests(a_model({}), ModelDataAccess(), Abilities())
     else:
         (made,) = (
             each

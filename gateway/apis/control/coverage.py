@@ -9,16 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
 from partway.gateway.apis.control.errors import ValidationException
-
-
-class Handling(Enum):
-    DONE = "done"
-    NO_EFFECT = "accepted without effect"
-    REFUSED = "refused"
+from partway.gateway.apis.handling import Handling
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from partway.gateway.apis.kubernetes.custom_object import CustomKind, CustomObject
+from partway.gateway.apis.kubernetes.custom_object import CustomKind, CustomObject, without_nulls
 from partway.gateway.apis.kubernetes.errors import (
     BadKubernetesRequest,
     InvalidObject,
@@ -176,15 +176,6 @@ def _texts(texts: object, path: str, value: re.Pattern[str] | None) -> Iterator[
         if not isinstance(text, str) or (value is not None and not value.fullmatch(text)):
             words = "a string" if value is None else "at most 63 letters, digits, -, _ and ."
             yield _fault(f"{path}.{cut(safe(name), _SHOWN)}", f"must be {words}")
-
-
-def without_nulls(value: Any) -> Any:
-    """Return a value without null members, which count as missing."""
-    if isinstance(value, dict):
-        return {key: without_nulls(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [without_nulls(each) for each in value]
-    return value
 
 
 def _fault(path: str, message: str) -> Cause:

@@ -10,12 +10,9 @@ from datetime import UTC, datetime
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.kubernetes.conditions import endpoint_status, model_status
 from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, ENDPOINT, CustomObject
-from partway.gateway.apis.kubernetes.deployment_from_spec import (
-    WantedEndpoint,
-    endpoint_of,
-    wanted_endpoint,
-)
+from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint, wanted_endpoint
 from partway.gateway.apis.kubernetes.endpoint_backend import EndpointBackend
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of
 from partway.gateway.apis.kubernetes.limits import ENDPOINTS_AT_ONCE, RETRY_INTERVAL
 from partway.gateway.apis.kubernetes.object_store import ObjectStore
 from partway.gateway.apis.kubernetes.work_queue import WorkQueue

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from partway.gateway.apis.control.control_plane import ControlPlane
 from partway.gateway.apis.control.endpoint_plans import DeploymentPlan
@@ -17,16 +16,11 @@ from partway.gateway.apis.kubernetes.custom_object import (
     CustomKind,
     CustomObject,
 )
-from partway.gateway.apis.kubernetes.deployment_from_spec import (
-    WantedEndpoint,
-    endpoint_of,
-    model_members,
-    shares_of,
-)
+from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint, model_members
 from partway.gateway.apis.kubernetes.embedded_endpoints import EmbeddedEndpoints
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of, traffic_faults
 from partway.gateway.apis.kubernetes.errors import ObjectConflict
 from partway.gateway.apis.kubernetes.objects import CustomObjects
-from partway.gateway.apis.kubernetes.schemas import Cause
 
 _WHOLE: Final = 100
 
@@ -127,29 +121,3 @@ class ObjectRules:
             if is_there and not self._endpoints.owns("endpoint-config", name):
                 return f"the {kind} {name} was created by the SageMaker API"
         return ""
-
-
-def traffic_faults(namespace: str, spec: Any) -> Iterator[Cause]:
-    """Yield the faults of an Endpoint's destinations in relation to each other."""
-    destinations = spec["destinations"]
-    names = [each["serviceRef"]["name"] for each in destinations]
-    for number, each in enumerate(destinations):
-        path = f"spec.destinations[{number}]"
-        if each["serviceRef"].get("namespace", namespace) != namespace:
-            yield _fault(
-                f"{path}.serviceRef.namespace", f"must be the Endpoint's own namespace, {namespace}"
-            )
-        if names.index(names[number]) != number:
-            yield _fault(f"{path}.serviceRef.name", "must be in one destination only")
-    total = sum(shares_of(spec).values())
-    if total != _WHOLE and not any(names.count(each) > 1 for each in names):
-        yield _fault(
-            "spec.destinations",
-            f"the trafficPercentage of all destinations is {total} together; it must be {_WHOLE}",
-        )
-    if len({spec[each] for each in ("id", "userProvidedID") if each in spec}) > 1:
-        yield _fault("spec.userProvidedID", "must be the same as id")
-
-
-def _fault(path: str, message: str) -> Cause:
-    return {"reason": "FieldValueInvalid", "message": message, "field": path}

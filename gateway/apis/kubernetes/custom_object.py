@@ -1,10 +1,10 @@
-"""Custom objects as values: metadata, spec and status."""
+"""Custom objects as values: kinds, metadata, spec and status."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 #: The path of the API on the gateway's port: a kubeconfig's ``server`` ends with it.
 PREFIX: Final = "/kubernetes"
@@ -39,9 +39,14 @@ class CustomKind:
 DEPLOYED_MODEL: Final = CustomKind(
     "prediction.aiplatform.gdc.goog", "DeployedModel", "deployedmodels", "deployedmodel", ("dm",)
 )
-ENDPOINT: Final = CustomKind("aiplatform.gdc.goog", "Endpoint", "endpoints", "endpoint", ("ep",))
+ENDPOINT: Final = CustomKind("aiplatform.gdc.goog", "Endpoint", "endpoints", "endpoint", ("mep",))
 
 KINDS: Final = (DEPLOYED_MODEL, ENDPOINT)
+
+#: A gateway's report that a pod does not answer. Only clusters have this kind.
+UNREACHABLE_POD: Final = CustomKind(
+    "partway.dev", "UnreachablePod", "unreachablepods", "unreachablepod", ()
+)
 
 
 def kind_of(group: str, plural: str) -> CustomKind | None:
@@ -81,6 +86,25 @@ class CustomObject:
     deleting: str = ""
     maker: str = ""
 
+    @classmethod
+    def read(cls, kind: CustomKind, found: Mapping[str, Any]) -> Self:
+        """Return an object of a cluster, as its JSON has it; spec and status are not checked."""
+        metadata = found["metadata"]
+        return cls(
+            kind,
+            metadata.get("namespace", ""),
+            metadata["name"],
+            metadata["uid"],
+            int(metadata["resourceVersion"]),
+            metadata.get("generation", 1),
+            metadata.get("creationTimestamp") or "",
+            without_nulls(found.get("spec", {})),
+            metadata.get("labels") or {},
+            metadata.get("annotations") or {},
+            found.get("status") or {},
+            metadata.get("deletionTimestamp") or "",
+        )
+
     @property
     def key(self) -> tuple[str, str]:
         return self.namespace, self.name
@@ -111,3 +135,12 @@ class CustomObject:
             "spec": dict(self.spec),
             **({"status": dict(self.status)} if self.status else {}),
         }
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a value without null members, which count as missing."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [without_nulls(each) for each in value]
+    return value

@@ -8,19 +8,9 @@ from typing import Any, Final
 
 from partway.gateway.apis.control.endpoint_plans import DeploymentPlan, Members
 from partway.gateway.apis.kubernetes.custom_object import CustomObject
-from partway.gateway.apis.kubernetes.schemas import ENDPOINT_PATH
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of, shares_of
 
 _ARCHIVE: Final = ".tar.gz"
-
-
-def endpoint_of(custom: CustomObject) -> str:
-    """Return the name of the endpoint that a DeployedModel or an Endpoint belongs to."""
-    if "endpointPath" in custom.spec:
-        match = ENDPOINT_PATH.fullmatch(custom.spec["endpointPath"])
-        assert match is not None, "it has been checked"
-        return match["endpoint"]
-    name: str = custom.spec.get("id") or custom.spec.get("userProvidedID") or custom.name
-    return name
 
 
 def model_members(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,12 +107,3 @@ def wanted_endpoint(endpoint: CustomObject, models: Iterable[CustomObject]) -> W
         tuple(model for model in asked if model not in own),
         {model: own[model].maker for model in shares},
     )
-
-
-def shares_of(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return an Endpoint's destinations, with their shares of the traffic in percent."""
-    destinations = spec["destinations"]
-    only = 100 if len(destinations) == 1 else 0
-    return {
-        each["serviceRef"]["name"]: each.get("trafficPercentage", only) for each in destinations
-    }

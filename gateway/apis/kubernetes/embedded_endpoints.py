@@ -12,7 +12,8 @@ from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.resources import Kind, Resources, kept_of_maker
 from partway.gateway.apis.kubernetes.conditions import Readiness
 from partway.gateway.apis.kubernetes.custom_object import CustomObject
-from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint, endpoint_of
+from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of
 from partway.gateway.apis.kubernetes.object_status import (
     ObservedEndpoint,
     endpoint_readiness,

@@ -57,3 +57,6 @@ RETRY_INTERVAL: Final = 5.0
 
 #: Endpoints that the controller changes at a time; changes of the API's callers run beside these.
 ENDPOINTS_AT_ONCE: Final = 16
+
+#: Faults of one object that its status, or a gateway's log, names.
+SAID_CAUSES: Final = 8

@@ -13,7 +13,7 @@ from partway.gateway.apis.control.errors import NotWrittenDown
 from partway.gateway.apis.control.limits import CHANGE_WAIT_TIMEOUT
 from partway.gateway.apis.kubernetes.change_history import History
 from partway.gateway.apis.kubernetes.custom_object import KINDS, CustomKind, CustomObject
-from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of
 from partway.gateway.apis.kubernetes.errors import InvalidObject, TooManyRequests
 from partway.gateway.apis.kubernetes.limits import MAX_OBJECT_BYTES, MAX_OBJECTS
 from partway.gateway.storage.store.store import Record, Removal, Store, StoreError

@@ -19,11 +19,8 @@ from partway.gateway.apis.kubernetes.custom_object import (
     CustomKind,
     CustomObject,
 )
-from partway.gateway.apis.kubernetes.deployment_from_spec import (
-    endpoint_of,
-    model_members,
-    shares_of,
-)
+from partway.gateway.apis.kubernetes.deployment_from_spec import model_members
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of, shares_of
 from partway.gateway.apis.kubernetes.errors import ObjectConflict, ObjectExists, ObjectNotFound
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.permissions import ObjectLeave, Verb

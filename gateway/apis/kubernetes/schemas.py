@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from partway.gateway.apis.control.coverage import Handling
+from partway.gateway.apis.handling import Handling
 from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, ENDPOINT, CustomKind
 from partway.gateway.apis.kubernetes.limits import MAX_DESTINATIONS
 from partway.gateway.plain_text import cut

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from partway.gateway.apis.kubernetes.conditions import is_ready, reason_of
 from partway.gateway.apis.kubernetes.custom_object import CustomObject
-from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
+from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of
 from partway.gateway.apis.kubernetes.errors import FormNotAcceptable
 from partway.gateway.plain_text import cut, safe
 

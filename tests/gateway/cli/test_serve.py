@@ -27,6 +27,7 @@ from websockets.sync.client import ClientConnection, connect
 from partway.gateway.cli import serve
 from partway.gateway.cli.main import main
 from partway.gateway.containers.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.settings.cluster_table import ClusterTable
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import (
     DataDirectory,
@@ -677,3 +678,16 @@ def test_a_fault_at_its_end_is_its_status():
     assert "a service has failed service=" in errors
     assert "RuntimeError: a fault at the end" in errors
     assert " drained" in errors
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        (Settings(), "create one: partway deploy, boto3"),
+        (Settings(apis=()), "no endpoint: add --endpoint NAME=URL"),
+        (Settings(cluster=ClusterTable()), "create one: partway deploy, boto3"),
+        (Settings(cluster=ClusterTable(endpoints=True)), "apply an Endpoint object"),
+    ],
+)
+def test_the_remedy_for_a_gateway_without_an_endpoint(settings, remedy):
+    assert remedy in serve.missing_endpoint(settings)

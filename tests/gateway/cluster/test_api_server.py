@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 
 import pytest
 from aiohttp import web
@@ -24,6 +25,7 @@ from partway.gateway.cluster.limits import (
     REQUEST_TIMEOUT,
     TOKEN_AGE,
     WATCH_LIFETIME,
+    WATCH_MARGIN,
     WATCH_SILENCE,
 )
 from tests.gateway.cluster.fake_api_server import FakeApiServer, failure
@@ -112,9 +114,9 @@ async def test_a_list_of_several_pages(client, server):
     assert [each["metadata"]["name"] for each in found.objects] == list("abcde")
     assert found.version == str(server.version)
     assert [each.query for each in server.asked] == [
-        {"limit": "500"},
-        {"limit": "500", "continue": "2"},
-        {"limit": "500", "continue": "4"},
+        {"limit": "100"},
+        {"limit": "100", "continue": "2"},
+        {"limit": "100", "continue": "4"},
     ]
 
 
@@ -217,7 +219,7 @@ async def test_a_list_that_is_too_long(client, server, monkeypatch):
     server.page = 1
     for name in "abc":
         server.put("v1", "pods", pod(name))
-    with pytest.raises(ClusterAway, match="the list has more than 1000 objects"):
+    with pytest.raises(ClusterAway, match="the list has more than 200 objects"):
         await soon(client.list(PODS))
 
 
@@ -232,6 +234,33 @@ async def test_a_change_must_be_answered_in_the_time_that_is_left(server, clock)
         await soon(asking)
     never.set()
     await client.aclose()
+
+
+async def test_a_list_whose_pages_are_too_large_together(client, server, monkeypatch):
+    monkeypatch.setattr("partway.gateway.cluster.api_server.MAX_LIST", 2000)
+    server.page = 1
+    for name in "ab":
+        server.put("v1", "pods", pod(name, spec="x" * 500))
+    assert len((await soon(client.list(PODS))).objects) == 2
+    server.put("v1", "pods", pod("c", spec="x" * 500))
+    with pytest.raises(ClusterAway, match="the list has more than 2000 bytes"):
+        await soon(client.list(PODS))
+
+
+@pytest.mark.parametrize("ask", ["list", "watch"])
+async def test_a_compressed_answer_is_refused(client, server, ask):
+    data = zlib.compress(json.dumps({"metadata": {"resourceVersion": "7"}, "items": []}).encode())
+    headers = {"Content-Encoding": "deflate", "Content-Type": "application/json"}
+    server.fault = lambda asked: web.Response(body=data, headers=headers)
+
+    async def answered() -> None:
+        if ask == "list":
+            await client.list(PODS)
+        async with client.watch(PODS, "7"):
+            pass
+
+    with pytest.raises(ClusterAway, match=r"its answer is compressed \(deflate\), unasked"):
+        await soon(answered())
 
 
 @pytest.mark.parametrize("method", ["get", "watch"])
@@ -443,3 +472,45 @@ async def test_a_silent_watch_ends(client, server, clock):
     await eventually(lambda: clock.armed and clock.armed[0].due > clock.now + 100)
     clock.advance(WATCH_SILENCE)
     assert [each.kind for each in await soon(reading)] == ["ADDED"]
+
+
+async def dripping(client, server, clock, what: bytes, seconds: float, most: float) -> float:
+    """The seconds that a watch lasts whose server sends something now and then, and never ends."""
+    drops, ended = asyncio.Queue[bytes](), asyncio.Event()
+
+    async def watch(request, *_):
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        while not ended.is_set():
+            await answer.write(await drops.get())
+        return answer
+
+    server._watch = watch
+    began = clock.now
+
+    async def read():
+        async with client.watch(PODS, "1") as events:
+            return [each async for each in events]
+
+    reading = asyncio.create_task(read())
+    while not reading.done() and clock.now < began + most:
+        await eventually(lambda: reading.done() or clock.armed)
+        looked = clock.armed
+        drops.put_nowait(what)
+        await eventually(lambda: reading.done() or clock.armed != looked)  # noqa: B023
+        clock.advance(seconds)
+    await soon(reading)
+    ended.set()
+    drops.put_nowait(b" ")
+    return clock.now - began
+
+
+async def test_bytes_that_are_no_event_are_silence(client, server, clock):
+    lasted = await dripping(client, server, clock, b" ", 10, 10 * WATCH_SILENCE)
+    assert lasted <= WATCH_SILENCE + 10
+
+
+async def test_a_watch_ends_that_its_server_does_not_end(client, server, clock):
+    longest = 2 * WATCH_LIFETIME + WATCH_MARGIN
+    lasted = await dripping(client, server, clock, event(), WATCH_SILENCE / 2, 10 * longest)
+    assert WATCH_LIFETIME < lasted <= longest + WATCH_SILENCE

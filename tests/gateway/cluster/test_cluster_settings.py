@@ -47,6 +47,16 @@ def test_single_values(account):
     assert (found.token_file, found.ca_file) == (token, account / "ca.crt")
 
 
+@pytest.mark.parametrize("server", ["http://10.0.0.1", "HTTP://example.com:8001"])
+def test_a_token_is_sent_in_clear_to_this_machine_alone(server, account):
+    token = Path("/t")
+    with pytest.raises(ClusterNotFound, match="was given with a token_file; it must be an https"):
+        find_cluster(server, token, environment={}, account=account)
+    assert find_cluster(server, environment={}, account=account).token_file is None
+    for local in ("http://127.0.0.1:8001", "http://localhost:8001", "https://10.0.0.1"):
+        assert find_cluster(local, token, environment={}, account=account).token_file == token
+
+
 def test_no_cluster(tmp_path):
     with pytest.raises(ClusterNotFound, match=r"KUBERNETES_SERVICE_HOST .* are not set.*--server"):
         find_cluster(environment={}, account=tmp_path)

@@ -12,6 +12,7 @@ from partway.gateway.cluster.endpoint_slices import (
     ServiceInstance,
     ServiceRefused,
     find_instances,
+    has_ready_instance,
     service_of,
 )
 
@@ -28,8 +29,10 @@ def endpoint(number, *, family="IPv4", **conditions):
     return {"addresses": [host], "conditions": conditions, "targetRef": target, "later": True}
 
 
-def slice_of(name, *endpoints, family="IPv4", ports=PORTS):
+def slice_of(name, *endpoints, family="IPv4", ports=PORTS, of_kubernetes=False):
     labels = {"kubernetes.io/service-name": "chat"}
+    if of_kubernetes:
+        labels["endpointslice.kubernetes.io/managed-by"] = "endpointslice-controller.k8s.io"
     return {
         "metadata": {"name": name, "labels": labels},
         "addressType": family,
@@ -165,11 +168,6 @@ def test_a_slice_without_the_port_is_left_out_by_name(wanted, trouble):
     assert trouble in found.trouble
 
 
-def test_a_slice_without_pods_needs_no_port():
-    slices = [slice_of("a", endpoint(1)), slice_of("b", ports=None)]
-    assert find_instances(service(), slices) == InstancesFound((pod(1),), "")
-
-
 def test_without_a_port_all_slices_count():
     slices = [slice_of("a", endpoint(1), ports=TWO_PORTS), slice_of("b", endpoint(2), ports=[])]
     assert len(find_instances(service(), slices, NO_PORT).instances) == 2
@@ -187,6 +185,74 @@ def test_host_names_are_left_out_by_name_and_the_rest_counts():
     assert found.trouble == (
         "the EndpointSlice 'b' has the address type 'FQDN'; it must be IPv4 or IPv6"
     )
+
+
+@pytest.mark.parametrize(
+    ("family", "address", "why"),
+    [
+        ("IPv4", "127.0.0.1", "it is a loopback address, which no pod has"),
+        ("IPv4", "169.254.169.254", "it is a link-local address"),
+        ("IPv4", "224.0.0.1", "it is a multicast address"),
+        ("IPv4", "0.0.0.0", "it is an unspecified address"),
+        ("IPv4", "fd00::1", "it must be an IPv4 address"),
+        ("IPv4", "chat.example", "it must be an IPv4 address"),
+        ("IPv4", "10.0.0.1\r\n", "it must be an IPv4 address"),
+        ("IPv4", "010.0.0.1", "it must be an IPv4 address"),
+        ("IPv6", "10.0.0.1", "it must be an IPv6 address"),
+        ("IPv6", "::1", "it is a loopback address"),
+        ("IPv6", "fe80::1", "it is a link-local address"),
+        ("IPv6", "::ffff:127.0.0.1", "without an IPv4 address or a zone in it"),
+        ("IPv6", "fd00::1%\r\n", "without an IPv4 address or a zone in it"),
+    ],
+)
+def test_an_address_that_no_pod_has_is_left_out_by_name(family, address, why):
+    wrong = {**endpoint(2), "addresses": [address]}
+    right = endpoint(1, family=family)
+    found = find_instances(service(), [slice_of("a", right, wrong, family=family)])
+    assert [each.key for each in found.instances] == ["uid-1"]
+    assert found.trouble.startswith("the EndpointSlice 'a' has the address '")
+    assert why in found.trouble
+    assert "\n" not in found.trouble
+
+
+def test_many_wrong_addresses_are_one_trouble():
+    wrong = [{**endpoint(n), "addresses": [f"127.0.0.{n}"]} for n in range(100)]
+    found = find_instances(service(), [slice_of("a", *wrong, {"addresses": []})])
+    assert (found.instances, found.trouble.count("the EndpointSlice")) == ((), 1)
+
+
+def test_pods_of_this_machine_count_where_the_api_server_is_on_it():
+    here = {**endpoint(1), "addresses": ["127.0.0.1"]}
+    found = find_instances(service(), [slice_of("a", here)], loopback=True)
+    assert [each.host for each in found.instances] == ["127.0.0.1"]
+
+
+def test_kubernetes_has_the_last_word_on_its_pods():
+    liar = {**endpoint(1, terminating=True), "addresses": ["10.9.9.9"]}
+    six = {**endpoint(1, family="IPv6", terminating=True)}
+    slices = [
+        slice_of("a", liar),
+        slice_of("b", endpoint(1), of_kubernetes=True),
+        slice_of("c", six, endpoint(2, family="IPv6"), family="IPv6"),
+    ]
+    found = find_instances(service(), slices)
+    assert [(each.host, each.is_terminating) for each in found.instances] == [
+        ("10.0.0.1", False),
+        ("fd00::2", False),
+    ]
+
+
+def test_a_slice_without_endpoints_needs_no_port():
+    empty = slice_of("a", ports=None)
+    assert "selector matches none" in find_instances(service(), [empty]).trouble
+    assert find_instances(service(), [empty, slice_of("b", endpoint(1))]).trouble == ""
+
+
+def test_a_ready_instance():
+    assert not has_ready_instance([])
+    assert not has_ready_instance([slice_of("a", endpoint(1, ready=False))])
+    assert not has_ready_instance([slice_of("a", endpoint(1, ready=True, terminating=True))])
+    assert has_ready_instance([slice_of("a", endpoint(1, ready=False), endpoint(2), ports=None)])
 
 
 def test_a_service_that_publishes_pods_that_are_not_ready_is_refused():

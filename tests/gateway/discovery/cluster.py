@@ -28,8 +28,13 @@ class Cluster:
         slices: the API version of its slices.
     """
 
-    def __init__(self, up: AsyncExitStack, slices: str = "discovery.k8s.io/v1") -> None:
-        self.server = FakeApiServer()
+    def __init__(
+        self,
+        up: AsyncExitStack,
+        slices: str = "discovery.k8s.io/v1",
+        server: FakeApiServer | None = None,
+    ) -> None:
+        self.server = server or FakeApiServer()
         self.slices = slices
         self.server.all(slices, "endpointslices")
         self._up = up
@@ -67,15 +72,30 @@ class Cluster:
     def remove(self, pod: str) -> None:
         self.server.remove(self.slices, "endpointslices", pod)
 
-    def endpoint(self, name: str = "chat", *, number: int = 0, id: str = "", **shares: int) -> None:
-        """Have an Endpoint object with the shares of its DeployedModels."""
+    def endpoint(
+        self,
+        name: str = "chat",
+        *,
+        number: int = 0,
+        id: str = "",
+        namespace: str = "",
+        deleting: bool = False,
+        **shares: int,
+    ) -> None:
+        """Have an Endpoint object with the shares of its DeployedModels, of this namespace."""
+        place = {"namespace": namespace} if namespace else {}
         destinations = [
-            {"serviceRef": {"kind": "DeployedModel", "name": model}, "trafficPercentage": share}
+            {
+                "serviceRef": {"kind": "DeployedModel", "name": model, **place},
+                "trafficPercentage": share,
+            }
             for model, share in shares.items()
         ]
         spec = {"destinations": destinations, **({"id": id} if id else {})}
         created = f"2026-11-22T16:31:{number:02}Z"
         metadata = {"name": name, "creationTimestamp": created}
+        if deleting:
+            metadata["deletionTimestamp"] = created
         self.server.put(*ENDPOINTS, {"metadata": metadata, "spec": spec})
 
     async def gateway(self, *endpoints: Endpoint, **table: object) -> Gateway:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client.exposition import generate_latest
 
 from partway.gateway.client import StreamRefused, connect
 from partway.gateway.cluster import server_presence
-from partway.gateway.discovery import service_sources
-from partway.gateway.fleet.endpoint import Endpoint
+from partway.gateway.cluster.endpoint_slices import NO_PORT
+from partway.gateway.discovery import instance_room, service_sources
+from partway.gateway.discovery.limits import LOOK_DELAY
+from partway.gateway.discovery.service_sources import ServiceSources
+from partway.gateway.fleet.discovered.source import FoundInstances
+from partway.gateway.fleet.endpoint import Discovered, Endpoint
 from partway.gateway.network.dialling import Address
 from partway.gateway.settings_reload import Reloading
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.cluster.fake_api_server import failure
 from tests.gateway.discovery.cluster import PATIENT, Cluster, discovered, pods_of, url_of
-from tests.gateway.fleet.waiting import eventually
+from tests.gateway.fleet.waiting import eventually, soon
 
 #: What a gateway asks for, to learn whether the server answers.
 APPS = "/apis/apps"
@@ -192,6 +198,69 @@ async def test_several_services_of_a_namespace_share_its_watches(cluster):
         lambda: pods_of(gateway) == {"chat"} and pods_of(gateway, "other") == {"other"}
     )
     assert cluster.server.watching == 2
+
+
+async def test_a_gateway_has_room_for_so_many_instances(cluster, monkeypatch):
+    monkeypatch.setattr(instance_room, "MAX_DISCOVERED", 1)
+    for name in ("chat", "other"):
+        await cluster.container(name)
+        cluster.service(name)
+        cluster.slice(name, service=name)
+    gateway = await cluster.gateway(discovered(), discovered("other", "other"))
+    await eventually(lambda: pods_of(gateway) | pods_of(gateway, "other") == {"chat"})
+    words = "1 of 1 instances are left out: a gateway follows at most 1"
+    await eventually(lambda: gateway.fleet.status("other").variants[0].trouble == words)
+    cluster.remove("chat")
+    await eventually(lambda: pods_of(gateway, "other") == {"other"})
+
+
+async def test_a_burst_of_changes_is_told_once(client, server, clock):
+    cluster = Cluster(AsyncExitStack(), server=server)
+    cluster.service()
+    known = asyncio.Event()
+    sources = ServiceSources(client, clock, lambda *_: None, known.set)
+    told: list[FoundInstances] = []
+    sources.follow(Discovered("chat", NO_PORT), told.append)
+    await soon(known.wait())
+    assert [each.instances for each in told] == [()]
+    for name in ("one", "two", "three"):
+        server.put(cluster.slices, "endpointslices", slice_of(name))
+    await eventually(lambda: len(sources._namespaces["default"]._by_service.get("chat", ())) == 3)
+    assert len(told) == 1
+    clock.advance(LOOK_DELAY)
+    assert [len(each.instances) for each in told] == [0, 3]
+    server.put(cluster.slices, "endpointslices", slice_of("four"))
+    await eventually(lambda: len(sources._namespaces["default"]._by_service.get("chat", ())) == 4)
+    await sources.aclose()
+    assert not clock.armed
+
+
+async def test_an_end_of_following_leaves_room(client, server, clock, monkeypatch):
+    monkeypatch.setattr(instance_room, "MAX_DISCOVERED", 1)
+    cluster = Cluster(AsyncExitStack(), server=server)
+    cluster.service()
+    server.put(cluster.slices, "endpointslices", slice_of("one"))
+    known = asyncio.Event()
+    sources = ServiceSources(client, clock, lambda *_: None, known.set)
+    first: list[FoundInstances] = []
+    second: list[FoundInstances] = []
+    following = sources.follow(Discovered("chat", NO_PORT), first.append)
+    sources.follow(Discovered("chat", NO_PORT), second.append)
+    await soon(known.wait())
+    assert (len(first[-1].instances), len(second[-1].instances)) == (1, 0)
+    following.stop()
+    clock.advance(LOOK_DELAY)
+    assert len(second[-1].instances) == 1
+    await sources.aclose()
+
+
+def slice_of(pod: str) -> dict[str, Any]:
+    target = {"kind": "Pod", "name": pod, "uid": pod}
+    return {
+        "metadata": {"name": pod, "labels": {"kubernetes.io/service-name": "chat"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["127.0.0.1"], "targetRef": target}],
+    }
 
 
 async def test_a_reload_brings_the_first_discovered_endpoint_and_takes_it_away(cluster):

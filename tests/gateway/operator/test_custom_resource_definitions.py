@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from partway.gateway.apis.kubernetes.custom_object import KINDS
+from partway.gateway.apis.kubernetes.custom_object import KINDS, UNREACHABLE_POD
 from partway.gateway.apis.kubernetes.schemas import SPECS, faults
-from partway.gateway.operator.custom_resource_definitions import (
-    UNREACHABLE_POD,
-    definitions,
-    structural,
-)
+from partway.gateway.operator.custom_resource_definitions import definitions, structural
 from tests.gateway.operator.a_cluster import a_model, an_endpoint
 
 MODEL, ENDPOINT = a_model()["spec"], an_endpoint()["spec"]
@@ -47,6 +44,7 @@ def test_a_schema_is_structural(number):
     known = {
         "type", "description", "properties", "required", "items", "pattern", "minimum", "maximum",
         "minItems", "maxItems", "minLength", "maxLength", "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-validations",
     }  # fmt: skip
     for each in nodes(schema):
         assert isinstance(each["type"], str)
@@ -54,6 +52,22 @@ def test_a_schema_is_structural(number):
         assert ("items" in each) == (each["type"] == "array")
         assert "(?P<" not in each.get("pattern", "")
     assert set(schema["properties"]) == {"apiVersion", "kind", "metadata", "spec", "status"}
+
+
+@pytest.mark.parametrize(
+    ("number", "members"),
+    [(0, {"endpointPath"}), (1, {"id", "userProvidedID"}), (2, set())],
+)
+def test_no_change_may_name_another_endpoint(number, members):
+    """A rule in CEL, which servers before 1.25 leave out; each member is in both of its halves."""
+    (version,) = definitions()["items"][number]["spec"]["versions"]
+    rules = version["schema"]["openAPIV3Schema"].get("x-kubernetes-validations", [])
+    assert bool(rules) == bool(members)
+    for each in rules:
+        now, before = each["rule"].split(" == ")
+        assert before.replace("oldSelf", "self") == now
+        assert set(re.findall(r"self\.spec\.(\w+)", now)) == members
+        assert "immutable: delete the object and create it again" in each["message"]
 
 
 def changed(spec: dict[str, Any], path: str, value: object) -> dict[str, Any]:

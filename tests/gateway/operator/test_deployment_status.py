@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.operator.deployment_status import (
-    deployment_readiness,
-    has_ready_endpoint,
-    pod_troubles,
-)
+from partway.gateway.operator.deployment_status import deployment_readiness, pod_troubles
 from tests.gateway.operator.a_cluster import a_slice
 
 READY = [a_slice("one", True)]
@@ -149,10 +145,3 @@ def test_the_latest_pods_are_asked():
         each.removeprefix("container model ended with exit code ") for each in pod_troubles(pods)
     ]
     assert codes == ["4", "3"]
-
-
-def test_slices():
-    assert not has_ready_endpoint([])
-    assert not has_ready_endpoint([{"endpoints": None}, a_slice("one", False)])
-    assert has_ready_endpoint([a_slice("one", False), a_slice("one", False, None)])
-    assert has_ready_endpoint([{"endpoints": [{"addresses": ["10.0.0.1"]}]}])

@@ -61,20 +61,6 @@ def an_endpoint(*models: str, name: str = "chat") -> Object:
     }
 
 
-@pytest.fixture(scope="session")
-def kinds(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The custom resource definitions that the command prints."""
-    printed = subprocess.run(
-        [sys.executable, "-m", "partway", "operator", "--print-crds"],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    file = tmp_path_factory.mktemp("crds") / "crds.json"
-    file.write_text(printed)
-    cluster.kubectl("apply", "-f", str(file))
-    for name in [each["metadata"]["name"] for each in json.loads(printed)["items"]]:
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
-
-
 class Operators:
     """Processes of partway operator with the rights of its role alone."""
 

@@ -10,8 +10,9 @@ import pytest
 
 from partway.gateway.apis.aws_json.shapes import ServiceShapes, read_inputs
 from partway.gateway.apis.aws_json.validation import CheckedInputs
-from partway.gateway.apis.control.coverage import COVERAGE, Handling, check_covered
+from partway.gateway.apis.control.coverage import COVERAGE, check_covered
 from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.apis.handling import Handling
 from tests.conftest import ROOT
 from tests.gateway.apis.control.operations import OPERATIONS
 
