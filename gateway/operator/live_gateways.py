@@ -42,6 +42,7 @@ class GatewayPods:
         self.on_change: Callable[[], object] = lambda: None
         place, _, self._name = service.rpartition("/")
         namespace = place or server.settings.namespace
+        self._is_local = server.settings.is_local
         labels = f"{SERVICE_LABEL}={self._name}"
         collection = Collection(slices, "endpointslices", namespace, labels)
         self.slices = WatchedCollection(server, collection, clock, lambda *_: self.on_change())
@@ -68,4 +69,5 @@ class GatewayPods:
     def found(self, port: int | str | None = None) -> InstancesFound:
         """Return all gateways, those that start and those that drain too; the port is as above."""
         service = {"metadata": {"name": self._name}}
-        return find_instances(service, self.slices.objects.values(), port)
+        slices = self.slices.objects.values()
+        return find_instances(service, slices, port, loopback=self._is_local)

@@ -126,7 +126,7 @@ async def test_unreadiness_after_a_server_that_hung_is_doubted(cluster, monkeypa
     gateway = await cluster.gateway()
     await eventually(lambda: pods_of(gateway) == {"first"})
     cluster.server.fault = lambda asked: failure(504, "Timeout") if asked.path == APPS else None
-    await eventually(lambda: gateway.fleet.status("chat").variants[0].trouble)
+    await eventually(lambda: "Timeout" in (gateway.fleet.status("chat").variants[0].trouble or ""))
     cluster.server.fault = lambda asked: None
     await eventually(lambda: not gateway.fleet.status("chat").variants[0].trouble)
     cluster.slice("first", ready=False)
