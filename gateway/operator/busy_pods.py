@@ -203,7 +203,9 @@ class BusyPods:
         if self._gateways.slices.collection.namespace != self._server.settings.namespace:
             return
         for each in gateways:
-            if not each.is_terminating and each.name != each.host:  # else the slice names no pod
+            if each.name == each.host:
+                continue  # the slice names no pod
+            if not each.is_terminating and self._told.has_told(each.key):
                 annotations = self._of_gateways.get(each.key, _NOT_KNOWN)
                 streams = self._told.of(each.key).total
                 yield _Pod(each.name, each.key, streams, annotations, is_gateway=True)

@@ -34,6 +34,7 @@ class GatewayPages:
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
             timeout=aiohttp.ClientTimeout(),  # none of its own
             cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,  # an answer that is compressed all the same is refused
             headers={"Accept-Encoding": "identity", "User-Agent": f"partway/{__version__}"},
         )
 

@@ -372,5 +372,5 @@ def _not_beside_an_unreachable_pod(model: CustomObject) -> Manifest:
 
 
 def _literal(value: str) -> str:
-    """Keep Kubernetes from replacing ``$(NAME)`` in a value."""
-    return value.replace("$(", "$$(")
+    """Keep Kubernetes from replacing ``$(NAME)`` in a value: it reads ``$$`` as ``$``."""
+    return value.replace("$", "$$")

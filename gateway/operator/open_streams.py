@@ -13,7 +13,8 @@ from partway.gateway.operator.limits import LAST_STREAMS_COUNT
 #: On each gateway's page, also of one without an instance.
 _TYPE: Final = b"# TYPE partway_instance_outstanding gauge\n"
 _SAMPLE: Final = re.compile(rb"^partway_instance_outstanding\{(.*)\} (\S+)$", re.MULTILINE)
-_LABEL: Final = re.compile(rb'(\w+)="((?:[^"\\]|\\.)*)"')
+#: It takes linear time, also for a page that is no gateway's.
+_LABEL: Final = re.compile(rb'(?<!\w)(\w++)="((?:[^"\\]|\\.)*+)"')
 
 
 class UnreadablePage(ValueError):
@@ -49,7 +50,7 @@ def open_streams(page: bytes) -> GatewayStreams:
     by_instance: Counter[str] = Counter()
     try:
         for labels, value in _SAMPLE.findall(page):
-            if streams := int(float(value)):
+            if streams := _count(value):
                 of = dict(_LABEL.findall(labels))
                 before = b"%b-%b-" % (of[b"endpoint"], of[b"variant"])
                 by_instance[of[b"instance"].removeprefix(before).decode()] += streams
@@ -60,12 +61,19 @@ def open_streams(page: bytes) -> GatewayStreams:
     return GatewayStreams(by_instance.total(), by_instance)
 
 
+def _count(value: bytes) -> int:
+    if (count := int(float(value))) < 0:
+        raise ValueError(f"{count} is negative")
+    return count
+
+
 @dataclass(slots=True)
 class _Told:
     """The last word of a gateway, and when it came."""
 
     streams: GatewayStreams
     at: float
+    is_first: bool = True
 
 
 class ToldStreams:
@@ -84,7 +92,11 @@ class ToldStreams:
         self._told = {each: self._told.get(each) or _Told(NO_STREAMS, now) for each in gateways}
 
     def tell(self, gateway: str, streams: GatewayStreams, now: float) -> None:
-        self._told[gateway] = _Told(streams, now)
+        self._told[gateway] = _Told(streams, now, is_first=False)
+
+    def has_told(self, gateway: str) -> bool:
+        """Whether a gateway has told its streams once."""
+        return not self._told[gateway].is_first
 
     def of(self, gateway: str) -> GatewayStreams:
         return self._told[gateway].streams

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from partway.gateway.cluster.answers import (
+    ClusterAway,
     ClusterError,
     ClusterObject,
     NoSuchObject,
@@ -169,6 +170,8 @@ class UnreachablePods:
                 await self._delete(pod)
             except ClusterError as error:
                 self._tell(pod, "an unreachable pod could not be deleted", str(error))
+                if isinstance(error, ClusterAway):
+                    return self._retry()
                 has_failed = True
         return self._retry() if has_failed else None
 
@@ -199,14 +202,22 @@ class UnreachablePods:
         return max(self._idle_until, self._deleted[0] + DELETION_WINDOW)
 
     async def _delete(self, pod: ClusterObject) -> None:
-        """Label a pod, so that its successor is put on another node, and delete it."""
+        """Label a pod, so that its successor is put on another node, and delete it.
+
+        A deletion counts also if its answer is lost.
+        """
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        self._deleted.append(self._clock.time())
         try:
             await self._label(pod, "true")
             await self._server.delete(self._pods.collection, name, uid=uid)
-        except (NoSuchObject, WriteConflict):
-            return  # it is gone, or another one has its name
-        self._deleted.append(self._clock.time())
+        except ClusterAway:
+            raise
+        except ClusterError as error:
+            self._deleted.pop()
+            if isinstance(error, NoSuchObject | WriteConflict):
+                return  # it is gone, or another one has its name
+            raise
         models = {model_of(each) for each in self._pods.objects.values()}
         self._last_turns = {key: n for key, n in self._last_turns.items() if key in models}
         self._last_turns[model_of(pod)] = next(self._turns)

@@ -207,3 +207,8 @@ def test_addresses_may_be_blocked_and_opened(further):
 def test_without_policies_there_are_none():
     objects = rendered(enabled=False)
     assert not [each for each in objects if each["kind"] == "NetworkPolicy"]
+
+
+def test_the_operator_reads_the_gateways_streams(further):
+    assert admits(further, "gateway", "Ingress", Peer(labels_of(further, "operator")), 8090)
+    assert not admits(further, "gateway", "Ingress", A_NEIGHBOUR, 8090)

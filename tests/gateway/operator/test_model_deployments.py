@@ -105,7 +105,7 @@ def test_the_whole_of_it():
                             "env": [
                                 {"name": "SAGEMAKER_BIND_TO_PORT", "value": "8080"},
                                 {"name": "MODE", "value": "fast"},
-                                {"name": "PRICE", "value": "$$(A) or $5"},
+                                {"name": "PRICE", "value": "$$(A) or $$5"},
                             ],
                             "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
                             "startupProbe": {
@@ -250,9 +250,9 @@ def test_model_data_are_fetched():
 
 def test_a_place_of_model_data_takes_nothing_from_the_environment():
     """The init container has a secret there, which a place would tell its server."""
-    given = with_data("s3://bucket/$(AWS_SECRET_ACCESS_KEY)/")
+    given = with_data("s3://bucket/$(AWS_SECRET_ACCESS_KEY)/$$(B)/")
     (fetching,) = pod(given)["initContainers"]
-    assert fetching["args"][1] == "s3://bucket/$$(AWS_SECRET_ACCESS_KEY)/"
+    assert fetching["args"][1] == "s3://bucket/$$(AWS_SECRET_ACCESS_KEY)/$$$$(B)/"
 
 
 def test_replicas_are_others_affair_unless_they_are_given():

@@ -17,6 +17,7 @@ from partway.gateway.operator.open_streams import (
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
 from tests.gateway.operator.a_gateway import page_of
 
+SAMPLE = b"\npartway_instance_outstanding{"
 UID = "6f1a2b3c-0d4e-4f5a-8b6c-7d8e9f0a1b2c"
 
 
@@ -94,3 +95,16 @@ def test_the_last_streams_count_for_a_while():
 
 def test_a_new_leader_waits_for_all_gateways_before_a_pod_is_idle():
     assert LAST_STREAMS_COUNT < COST_FALLS_AFTER
+
+
+def test_a_negative_sample_hides_no_streams():
+    with pytest.raises(UnreadablePage, match="negative"):
+        open_streams(page_of() + SAMPLE + b'endpoint="a",variant="b",instance="c"} -1e9\n')
+
+
+@pytest.mark.timeout(20)
+def test_a_page_of_one_word_takes_no_time():
+    """With quadratic time it would take hours."""
+    word = b"a" * 4_000_000
+    with pytest.raises(UnreadablePage):
+        open_streams(page_of() + SAMPLE + word + b"} 1\n")

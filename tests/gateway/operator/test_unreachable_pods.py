@@ -249,7 +249,7 @@ async def test_a_gateway_that_is_seen_after_its_reports(watched):
 async def test_a_deletion_that_fails_stops_no_other_and_is_tried_again(watched, caplog):
     watched.have(a_pod("a"), a_pod("b", model="two"), *map(a_pod, "cde"))
     watched.cluster.fault = lambda asked: (
-        failure(500, "InternalError")
+        failure(403, "Forbidden")
         if asked.method == "DELETE" and asked.path.endswith("/a")
         else None
     )
@@ -260,6 +260,18 @@ async def test_a_deletion_that_fails_stops_no_other_and_is_tried_again(watched, 
     await watched.renew("a")
     await eventually(lambda: "a" not in watched.left())
     assert caplog.text.count("could not be deleted") == 1
+
+
+async def test_a_deletion_whose_answer_is_lost_counts(watched, caplog):
+    watched.have(*map(a_pod, "abcde"))
+    watched.cluster.fault = lambda asked: (
+        failure(500, "InternalError") if asked.method == "DELETE" else None
+    )
+    await watched.start()
+    watched.report("a", "b")
+    await eventually(lambda: "could not be deleted" in caplog.text)
+    await eventually(lambda: "none may be deleted yet" in caplog.text)
+    assert len([each for each in watched.cluster.asked if each.method == "DELETE"]) == 1
 
 
 async def test_a_node_is_closed_for_a_while_only(watched):
