@@ -29,8 +29,8 @@ from partway.gateway.operator.deletion_costs import (
     shown_cost,
 )
 from partway.gateway.operator.gateway_pages import GatewayPages, GatewayRefuses, GatewaySilent
+from partway.gateway.operator.gateway_pods import GatewayPods
 from partway.gateway.operator.limits import ANNOTATED_AT_ONCE, READS_AT_ONCE, STREAMS_INTERVAL
-from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.open_streams import NO_STREAMS, GatewayStreams, ToldStreams
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause, side_by_side

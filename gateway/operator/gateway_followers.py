@@ -10,7 +10,7 @@ from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.busy_pods import BusyPods
 from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.gateway_pages import GatewayPages
-from partway.gateway.operator.live_gateways import GatewayPods
+from partway.gateway.operator.gateway_pods import GatewayPods
 from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import Clock
 
@@ -37,7 +37,8 @@ class GatewayFollowers:
         self._gateways = GatewayPods(server, service, endpoints.slices_version, clock)
         self._unreachable = UnreachablePods(server, pods, self._gateways, clock, is_first=is_first)
         self._busy = BusyPods(server, pods, self._gateways, GatewayPages(clock), clock)
-        endpoints.on_pod_change = self._gateways.on_change = self._unreachable.look
+        endpoints.on_pod_change = self._unreachable.look
+        self._gateways.on_change = self._unreachable.look
 
     @property
     def copies(self) -> tuple[WatchedCollection, ...]:

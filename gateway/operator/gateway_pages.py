@@ -57,11 +57,8 @@ class GatewayPages:
                 f"{url}: there was no answer within {STREAMS_TIMEOUT:g} s"
             ) from None
         except aiohttp.ClientConnectorError as error:
-            kind = (
-                GatewayRefuses
-                if isinstance(error.os_error, ConnectionRefusedError)
-                else (GatewaySilent)
-            )
+            refuses = isinstance(error.os_error, ConnectionRefusedError)
+            kind = GatewayRefuses if refuses else GatewaySilent
             raise kind(f"{url}: {_reason(error.os_error)}") from error
         except (aiohttp.ClientError, OSError, UnreadablePage) as error:
             why = cut(safe(str(error)), _SHOWN) or type(error).__name__

@@ -42,6 +42,7 @@ STATUS_CLOSE_TIMEOUT: Final = 1.0
 #: half of that memory, however large the data are.
 FETCH_PROCESSORS: Final = "100m"
 FETCH_MEMORY: Final = "512Mi"
+
 # --- Busy pods -----------------------------------------------------------------------------------
 #
 # Kubernetes asks writers of deletion costs not to write often, since each write goes to all that

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from partway.gateway.apis.kubernetes.custom_object import CustomObject
-from partway.gateway.apis.kubernetes.schemas import Cause
+from partway.gateway.apis.kubernetes.schemas import Cause, fault
 from partway.gateway.cluster.model_labels import PREFIX
 from partway.gateway.fleet.platform_interface import OF_VERTEX, PORT_VARIABLE
 from partway.gateway.operator.model_deployments import ModelDataAccess
@@ -28,15 +28,15 @@ def model_faults(model: CustomObject, data: ModelDataAccess) -> Iterator[Cause]:
     path = "spec.modelSpec.modelContainerSpec.env"
     for name in variables:
         if name == PORT_VARIABLE:
-            yield _fault(path, f"{name} was given, which only the operator sets; leave it out")
+            yield fault(path, f"{name} was given, which only the operator sets; leave it out")
         elif name in OF_VERTEX:
-            yield _fault(path, f"{name} was given; containers of Vertex AI do not run in a cluster")
+            yield fault(path, f"{name} was given; containers of Vertex AI do not run in a cluster")
     if len(set(variables)) < len(variables):
-        yield _fault(path, "a variable is given twice; each must be given once")
+        yield fault(path, "a variable is given twice; each must be given once")
     if "artifactLocation" in spec:
         path = "spec.modelSpec.artifactLocation"
         if options.volume is not None:
-            yield _fault(path, f"must not be given beside the annotation {PREFIX}model-volume")
+            yield fault(path, f"must not be given beside the annotation {PREFIX}model-volume")
         else:
             yield from _place_faults(spec["artifactLocation"], path, data)
 
@@ -44,16 +44,16 @@ def model_faults(model: CustomObject, data: ModelDataAccess) -> Iterator[Cause]:
 def _place_faults(place: Any, path: str, data: ModelDataAccess) -> Iterator[Cause]:
     shown = repr(cut(safe(str(place)), _SHOWN))
     if not data.image:
-        yield _fault(
+        yield fault(
             path,
             "the operator has no image that fetches model data; set its --image, or name a "
             f"volume by the annotation {PREFIX}model-volume",
         )
     elif _segments(place) is None:
-        yield _fault(path, f"{shown} was given; it must be s3://BUCKET/PREFIX or an archive there")
+        yield fault(path, f"{shown} was given; it must be s3://BUCKET/PREFIX or an archive there")
     elif data.roots and not any(is_below(place, each) for each in data.roots):
         roots = ", ".join(data.roots)
-        yield _fault(path, f"{shown} was given; the operator allows places below {roots} alone")
+        yield fault(path, f"{shown} was given; the operator allows places below {roots} alone")
 
 
 def is_below(place: str, root: str) -> bool:
@@ -75,7 +75,3 @@ def _segments(place: str) -> list[str] | None:
         return None
     segments = place.removeprefix(_S3).rstrip("/").split("/")
     return None if {"", ".", ".."} & set(segments) else segments
-
-
-def _fault(path: str, message: str) -> Cause:
-    return {"reason": "FieldValueInvalid", "message": message, "field": path}

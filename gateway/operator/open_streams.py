@@ -55,9 +55,8 @@ def open_streams(page: bytes) -> GatewayStreams:
                 before = b"%b-%b-" % (of[b"endpoint"], of[b"variant"])
                 by_instance[of[b"instance"].removeprefix(before).decode()] += streams
     except (ValueError, KeyError, OverflowError) as error:
-        raise UnreadablePage(f"a sample of partway_instance_outstanding is invalid: {error}") from (
-            error
-        )
+        why = f"a sample of partway_instance_outstanding is invalid: {error}"
+        raise UnreadablePage(why) from error
     return GatewayStreams(by_instance.total(), by_instance)
 
 

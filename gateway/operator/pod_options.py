@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from partway.gateway.apis.kubernetes.schemas import Cause
+from partway.gateway.apis.kubernetes.schemas import Cause, fault
 from partway.gateway.cluster.model_labels import PREFIX
 from partway.gateway.plain_text import cut, safe
 
@@ -198,13 +198,13 @@ def pod_options(annotations: Mapping[str, str]) -> tuple[PodOptions, list[Cause]
         known = ANNOTATIONS.get(name)
         path = f"metadata.annotations.{PREFIX}{cut(safe(name), _SHOWN)}"
         if known is None:
-            faults.append(_fault(path, f"unknown; there are: {', '.join(ANNOTATIONS)}"))
+            faults.append(fault(path, f"unknown; there are: {', '.join(ANNOTATIONS)}"))
             continue
         try:
             found[known.option] = known.read(text)
         except ValueError:
             shown = repr(cut(safe(text), _SHOWN))
-            faults.append(_fault(path, f"{shown} was given; it must be {known.form}"))
+            faults.append(fault(path, f"{shown} was given; it must be {known.form}"))
     return PodOptions(**found), faults
 
 
@@ -212,7 +212,3 @@ def _ours(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, text in annotations.items():
         if name.startswith(PREFIX):
             yield name.removeprefix(PREFIX), text
-
-
-def _fault(path: str, message: str) -> Cause:
-    return {"reason": "FieldValueInvalid", "message": message, "field": path}

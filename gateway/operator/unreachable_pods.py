@@ -25,6 +25,7 @@ from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.model_labels import MODEL_LABEL
 from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.counted_reports import CountedReports
+from partway.gateway.operator.gateway_pods import GatewayPods
 from partway.gateway.operator.limits import (
     DELETION_SHARE,
     DELETION_WINDOW,
@@ -32,7 +33,6 @@ from partway.gateway.operator.limits import (
     RETRY_INTERVAL,
     UNREACHABLE_NODE_TIME,
 )
-from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.model_deployments import UNREACHABLE_LABEL
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import set_or_over

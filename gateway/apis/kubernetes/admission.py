@@ -14,7 +14,14 @@ from partway.gateway.apis.kubernetes.errors import (
     InvalidObject,
     ObjectConflict,
 )
-from partway.gateway.apis.kubernetes.schemas import LABEL, LABEL_WORDS, SPECS, Cause, faults
+from partway.gateway.apis.kubernetes.schemas import (
+    LABEL,
+    LABEL_WORDS,
+    SPECS,
+    Cause,
+    fault,
+    faults,
+)
 from partway.gateway.plain_text import cut, safe
 
 #: RFC 1123's subdomain, and Kubernetes' names of labels and annotations.
@@ -108,7 +115,7 @@ def asked_object(
         *_metadata_faults(metadata),
         *islice(faults(SPECS[kind], spec, "spec"), _SAID),
         *(
-            {"reason": "FieldValueInvalid", "message": "unknown field", "field": _shown(each)}
+            fault(_shown(each), "unknown field")
             for each in islice((each for each in body if each not in _TOP), _SAID)
         ),
     ][:_SAID]
@@ -148,7 +155,7 @@ def _check_place(metadata: Mapping[str, Any], namespace: str, name: str | None) 
 def _metadata_faults(metadata: Mapping[str, Any]) -> Iterator[Cause]:
     name = metadata.get("name", "" if "generateName" not in metadata else "made-up")
     if not isinstance(name, str) or not LABEL.fullmatch(name):
-        yield _fault("metadata.name", f"must be {LABEL_WORDS}")
+        yield fault("metadata.name", f"must be {LABEL_WORDS}")
     for member in metadata:
         path = f"metadata.{cut(safe(member), _SHOWN)}"
         if metadata[member] and member in _REFUSED:
@@ -158,28 +165,24 @@ def _metadata_faults(metadata: Mapping[str, Any]) -> Iterator[Cause]:
                 "field": path,
             }
         elif member not in _READ | _OF_SERVER | _REFUSED.keys():
-            yield _fault(path, "unknown field")
+            yield fault(path, "unknown field")
     for member in ("uid", "resourceVersion"):
         if not isinstance(metadata.get(member, ""), str):
-            yield _fault(f"metadata.{member}", "must be a string")
+            yield fault(f"metadata.{member}", "must be a string")
     yield from _texts(metadata.get("labels", {}), "metadata.labels", _LABEL_VALUE)
     yield from _texts(metadata.get("annotations", {}), "metadata.annotations", None)
 
 
 def _texts(texts: object, path: str, value: re.Pattern[str] | None) -> Iterator[Cause]:
     if not isinstance(texts, dict):
-        yield _fault(path, "must be an object whose values are strings")
+        yield fault(path, "must be an object whose values are strings")
         return
     for name, text in texts.items():
         if not _QUALIFIED.fullmatch(name):
-            yield _fault(path, f"{_shown(name)} must be a qualified name, such as example.com/app")
+            yield fault(path, f"{_shown(name)} must be a qualified name, such as example.com/app")
         if not isinstance(text, str) or (value is not None and not value.fullmatch(text)):
             words = "a string" if value is None else "at most 63 letters, digits, -, _ and ."
-            yield _fault(f"{path}.{cut(safe(name), _SHOWN)}", f"must be {words}")
-
-
-def _fault(path: str, message: str) -> Cause:
-    return {"reason": "FieldValueInvalid", "message": message, "field": path}
+            yield fault(f"{path}.{cut(safe(name), _SHOWN)}", f"must be {words}")
 
 
 def _shown(value: object) -> str:

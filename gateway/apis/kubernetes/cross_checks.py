@@ -21,6 +21,7 @@ from partway.gateway.apis.kubernetes.embedded_endpoints import EmbeddedEndpoints
 from partway.gateway.apis.kubernetes.endpoint_rules import endpoint_of, traffic_faults
 from partway.gateway.apis.kubernetes.errors import ObjectConflict
 from partway.gateway.apis.kubernetes.objects import CustomObjects
+from partway.gateway.apis.kubernetes.schemas import fault
 
 _WHOLE: Final = 100
 
@@ -61,11 +62,7 @@ class ObjectRules:
             plan = DeploymentPlan(wanted.config, wanted.models)
             await self._keeper.planning.endpoint_of(asked.name, plan)
         except ValidationException as error:
-            cause = {
-                "reason": "FieldValueInvalid",
-                "message": error.message,
-                "field": "spec.modelSpec",
-            }
+            cause = fault("spec.modelSpec", error.message)
             raise invalid(kind, asked.name, [cause]) from None
 
     def check_place(self, made: CustomObject, before: CustomObject | None) -> None:
@@ -87,11 +84,8 @@ class ObjectRules:
                 raise ObjectConflict(f"{what} is being deleted; wait until it is gone", **details)
             if endpoint_of(before) != endpoint_of(made):
                 member = "endpointPath" if made.kind is DEPLOYED_MODEL else "id"
-                cause = {
-                    "reason": "FieldValueInvalid",
-                    "message": "field is immutable: delete the object and create it again",
-                    "field": f"spec.{member}",
-                }
+                why = "field is immutable: delete the object and create it again"
+                cause = fault(f"spec.{member}", why)
                 raise invalid(made.kind, made.name, [cause])
             return
         if taken := self._taken_by(made):

@@ -16,6 +16,7 @@ from partway.gateway.apis.kubernetes.schemas import (
     LABEL_WORDS,
     SPECS,
     Cause,
+    fault,
     faults,
 )
 
@@ -48,19 +49,19 @@ def traffic_faults(namespace: str, spec: Any) -> Iterator[Cause]:
     for number, each in enumerate(destinations):
         path = f"spec.destinations[{number}]"
         if each["serviceRef"].get("namespace", namespace) != namespace:
-            yield _fault(
+            yield fault(
                 f"{path}.serviceRef.namespace", f"must be the Endpoint's own namespace, {namespace}"
             )
         if names.index(names[number]) != number:
-            yield _fault(f"{path}.serviceRef.name", "must be in one destination only")
+            yield fault(f"{path}.serviceRef.name", "must be in one destination only")
     total = sum(shares_of(spec).values())
     if total != _WHOLE and not any(names.count(each) > 1 for each in names):
-        yield _fault(
+        yield fault(
             "spec.destinations",
             f"the trafficPercentage of all destinations is {total} together; it must be {_WHOLE}",
         )
     if len({spec[each] for each in ("id", "userProvidedID") if each in spec}) > 1:
-        yield _fault("spec.userProvidedID", "must be the same as id")
+        yield fault("spec.userProvidedID", "must be the same as id")
 
 
 def object_faults(custom: CustomObject) -> Iterator[Cause]:
@@ -96,7 +97,3 @@ def age(custom: CustomObject) -> tuple[str, str]:
 def owned_by(owner: CustomObject) -> str:
     """Return why another Endpoint of the same name is refused."""
     return f"the endpoint {endpoint_of(owner)} belongs to the Endpoint {owner.name}, which is older"
-
-
-def _fault(path: str, message: str) -> Cause:
-    return {"reason": "FieldValueInvalid", "message": message, "field": path}

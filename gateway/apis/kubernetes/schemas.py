@@ -294,16 +294,16 @@ def faults(member: SpecMember, value: object, path: str) -> Iterator[Cause]:
 
 def _value_faults(member: SpecMember, value: Any, path: str) -> Iterator[Cause]:
     if member.pattern is not None and not member.pattern.fullmatch(value):
-        yield _cause("FieldValueInvalid", path, f"{_shown(value)} must be {member.words}")
+        yield fault(path, f"{_shown(value)} must be {member.words}")
     parts = {"array": "items", "string": "characters"}.get(member.type)
     size = len(value) if parts else value
     what = f"{size} {parts} were given; there" if parts else f"{size} was given; it"
     if member.least is not None and size < member.least:
         said = f"{what} must be at least {member.least}"
-        yield _cause("FieldValueInvalid", path, said)
+        yield fault(path, said)
     if member.most is not None and size > member.most:
         said = f"{what} must be at most {member.most}"
-        yield _cause("FieldValueInvalid", path, said)
+        yield fault(path, said)
 
 
 def _object_faults(member: SpecMember, value: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -312,14 +312,14 @@ def _object_faults(member: SpecMember, value: Mapping[str, Any], path: str) -> I
             yield from faults(member.members[name], each, f"{path}.{name}")
         else:
             known = ", ".join(member.members)
-            yield _cause(
-                "FieldValueInvalid",
-                f"{path}.{cut(name, _SHOWN)}",
-                f"unknown field; {path} may have: {known}",
-            )
+            yield fault(f"{path}.{cut(name, _SHOWN)}", f"unknown field; {path} may have: {known}")
     for name, below in member.members.items():
         if below.needed and name not in value:
             yield _cause("FieldValueRequired", f"{path}.{name}", "must be given")
+
+
+def fault(path: str, message: str) -> Cause:
+    return _cause("FieldValueInvalid", path, message)
 
 
 def _cause(reason: str, path: str, message: str) -> Cause:

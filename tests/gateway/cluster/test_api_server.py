@@ -497,7 +497,7 @@ async def dripping(client, server, clock, what: bytes, seconds: float, most: flo
         await eventually(lambda: reading.done() or clock.armed)
         looked = clock.armed
         drops.put_nowait(what)
-        await eventually(lambda: reading.done() or clock.armed != looked)  # noqa: B023
+        await eventually(lambda: reading.done() or clock.armed != looked)  # noqa: B023 (called in its own round only)
         clock.advance(seconds)
     await soon(reading)
     ended.set()

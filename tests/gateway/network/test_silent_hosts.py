@@ -123,7 +123,10 @@ async def test_a_dial_that_times_out_has_the_host_asked(silence, dials, monkeypa
         elsewhere = await other.connect()
         frozen.freeze()
         # A busy machine may go on here only after the end of the silence.
-        at_once = lambda *_: seen.extend(map(keep_alive, transports))  # noqa: E731
+
+        def at_once(*_: object) -> None:
+            seen.extend(map(keep_alive, transports))
+
         monkeypatch.setattr(silent_hosts, "on_suspected", at_once)
         await dials(frozen.address)
         assert seen == [(1, 1, 1, 3)] * 3

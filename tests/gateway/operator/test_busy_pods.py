@@ -17,15 +17,15 @@ from partway.gateway.operator import busy_pods
 from partway.gateway.operator.busy_pods import BusyPods
 from partway.gateway.operator.deletion_costs import COST
 from partway.gateway.operator.gateway_pages import GatewayRefuses, GatewaySilent
+from partway.gateway.operator.gateway_pods import GatewayPods
 from partway.gateway.operator.limits import COST_FALLS_AFTER, LAST_STREAMS_COUNT, STREAMS_INTERVAL
-from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.open_streams import GatewayStreams
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.cluster.fake_api_server import Asked, failure
 from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.operator.a_cluster import PODS, SLICES, PlayedCluster
 from tests.gateway.operator.test_deletion_costs import EVICT, KARPENTER
-from tests.gateway.operator.test_live_gateways import slice_of
+from tests.gateway.operator.test_gateway_pods import slice_of
 from tests.gateway.streams.fakes import FakeClock
 
 READY, DRAINS = {"ready": True}, {"ready": False, "terminating": True}

@@ -39,7 +39,7 @@ from tests.gateway.operator.a_cluster import (
     until_reasons,
 )
 from tests.gateway.operator.a_gateway import Answering, page_of
-from tests.gateway.operator.test_live_gateways import slice_of
+from tests.gateway.operator.test_gateway_pods import slice_of
 
 
 async def ready(cluster, *names: str) -> None:

@@ -11,12 +11,12 @@ from partway.gateway.cluster.answers import Collection
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.cluster_settings import ClusterSettings
 from partway.gateway.cluster.watched_collection import WatchedCollection
+from partway.gateway.operator.gateway_pods import GatewayPods
 from partway.gateway.operator.limits import (
     DELETION_WINDOW,
     REPORT_LIFETIME,
     UNREACHABLE_NODE_TIME,
 )
-from partway.gateway.operator.live_gateways import GatewayPods
 from partway.gateway.operator.unreachable_pods import (
     UnreachablePods,
     is_disruption,

@@ -1,4 +1,4 @@
-"""partway.gateway.operator.live_gateways: the ready pods of one Service."""
+"""partway.gateway.operator.gateway_pods: the ready pods of one Service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.cluster_settings import ClusterSettings
-from partway.gateway.operator.live_gateways import GatewayPods
+from partway.gateway.operator.gateway_pods import GatewayPods
 from tests.gateway.fleet.waiting import eventually
 from tests.gateway.operator.a_cluster import SLICES
 from tests.gateway.streams.fakes import FakeClock
