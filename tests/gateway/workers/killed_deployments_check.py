@@ -116,7 +116,8 @@ class Deployments:
     """Deployments that are repeated until the gateway process has taken them.
 
     A call whose answer was lost may have been taken: it is then refused the second time, and the
-    endpoint's state has the last word.
+    endpoint's state has the last word. While a new gateway process starts an endpoint again, a
+    change is refused as one of an endpoint in progress: it is repeated until the endpoint serves.
     """
 
     def __init__(self, port: int) -> None:
@@ -180,9 +181,10 @@ class Deployments:
                     raise
             except ClientError as error:
                 status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-                if status == 400 and again:
+                is_early = status == 503 or "in-progress endpoint" in str(error)
+                if status == 400 and again and not is_early:
                     return None
-                if status != 503 or time.monotonic() >= deadline:
+                if not is_early or time.monotonic() >= deadline:
                     raise
             again = True
             time.sleep(0.05)
