@@ -61,12 +61,14 @@ def settings(url: str, number: int) -> str:
 def changing(gateway: Gateway, path: Path, url: str) -> Iterator[None]:
     """Change the settings again and again."""
     over = threading.Event()
+    written = path.with_suffix(".new")
 
     def change() -> None:
         number = 0
         while not over.wait(random.uniform(0.2, 1.5)):
             number += 1
-            path.write_text(settings(url, number))
+            written.write_text(settings(url, number))
+            written.replace(path)  # a gateway process that starts reads the old text or the new one
             gateway.process.send_signal(signal.SIGHUP)
 
     with ThreadPoolExecutor(1) as pool:
