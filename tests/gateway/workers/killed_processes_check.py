@@ -57,18 +57,23 @@ def settings(url: str, number: int) -> str:
     )
 
 
+def replace(path: Path, text: str) -> None:
+    """Replace a file whole: a gateway process that starts reads the old text or the new one."""
+    written = path.with_suffix(".new")
+    written.write_text(text)
+    written.replace(path)
+
+
 @contextmanager
 def changing(gateway: Gateway, path: Path, url: str) -> Iterator[None]:
     """Change the settings again and again."""
     over = threading.Event()
-    written = path.with_suffix(".new")
 
     def change() -> None:
         number = 0
         while not over.wait(random.uniform(0.2, 1.5)):
             number += 1
-            written.write_text(settings(url, number))
-            written.replace(path)  # a gateway process that starts reads the old text or the new one
+            replace(path, settings(url, number))
             gateway.process.send_signal(signal.SIGHUP)
 
     with ThreadPoolExecutor(1) as pool:

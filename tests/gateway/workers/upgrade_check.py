@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.apis.aws_client import aws
-from tests.gateway.workers.killed_processes_check import container, settings
+from tests.gateway.workers.killed_processes_check import container, replace, settings
 from tests.gateway.workers.paced_load import PATIENCE, PacedLoad
 from tests.gateway.workers.test_workers import Gateway, start
 from tests.interop.aws_sdk import KEY, Part, Sdk, SdkStream
@@ -110,7 +110,7 @@ class Scene:
         self._url = url
 
     def change(self, number: int) -> None:
-        self._path.write_text(settings(self._url, number))
+        replace(self._path, settings(self._url, number))
         self.gateway.process.send_signal(signal.SIGHUP)
 
     @asynccontextmanager
