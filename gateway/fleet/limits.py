@@ -103,8 +103,10 @@ CUT_TIMEOUT: Final = 5.0
 EXTRA_PING_AFTER: Final = 1.0
 
 #: Further instances that a stream or a request tries if one takes no connection. Several pods may
-#: end at the same moment, such as seven of eight, or be on one host that is cut off; each takes at
-#: most ``connect_timeout``.
+#: end at the same moment, such as seven of eight, or be on one host that is cut off. A silent
+#: address takes ``connect_timeout``, so eight take 2 s by default. Over https, one that accepts and
+#: ends no TLS handshake takes CONTAINER_TLS_TIMEOUT more: 42 s for eight. The whole has no limit of
+#: its own, since a client waits longer for one container (CONTAINER_HANDSHAKE_TIMEOUT).
 MAX_MOVES: Final = 7
 
 #: The first and the longest wait before a failed instance is replaced; each wait is twice the one
