@@ -54,6 +54,9 @@ class ServerPresence:
                 self._note(str(error))
             except ClusterError:  # a refusal is an answer
                 self._note("")
+            except Exception as error:  # an answer of a form that nobody foresaw: look again
+                log.exception("a look at the API server has failed")
+                self._note(f"{type(error).__name__}: {error}")
             else:
                 self._note("")
 
@@ -62,4 +65,6 @@ class ServerPresence:
             self.away_at = self._clock.time()
         if trouble and not self.trouble:
             log.warning(LogLine("the API server does not answer", reason=trouble))
+        elif self.trouble and not trouble:
+            log.info("the API server answers again")
         self.trouble = trouble

@@ -92,6 +92,8 @@ class EndpointObjects:
             self._run(self._wanted())
         except FleetStopping:
             log.debug("Endpoint objects are not followed: the gateway is stopping")
+        except Exception:  # nobody foresaw it: the next change may succeed
+            log.exception("Endpoint objects could not be followed")
 
     async def aclose(self) -> None:
         self._listing.cancel()

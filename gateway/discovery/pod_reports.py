@@ -116,7 +116,9 @@ class PodReports:
             self._news.clear()
             try:
                 await self._send()
-            except ClusterAway:  # the watches have logged that
+            except Exception as error:  # whatever it is, reports must be renewed
+                if not isinstance(error, ClusterAway):  # the watches have logged that
+                    log.exception("reports of pods could not be sent; trying again")
                 await pause(self._clock, wait)
                 wait = min(2 * wait, RETRY_LONGEST)
                 continue

@@ -245,7 +245,11 @@ class _Namespace:
     def look_at(self, followed: FollowedService) -> None:
         """Tell a follower now, if it still is one and all is known."""
         if self.is_known and followed in self.followed:
-            followed.tell(self._found(followed))
+            try:
+                followed.tell(self._found(followed))
+            except Exception:  # nobody foresaw it, and others must be told
+                line = "a Service could not be followed"
+                log.exception(LogLine(line, namespace=self.name, service=followed.name))
 
     def _service_changed(
         self, key: ObjectKey, now: ClusterObject | None, before: ClusterObject | None

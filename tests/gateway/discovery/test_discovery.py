@@ -235,6 +235,19 @@ async def test_a_burst_of_changes_is_told_once(client, server, clock):
     assert not clock.armed
 
 
+async def test_a_follower_that_fails_stops_no_other(client, server, clock, caplog):
+    Cluster(AsyncExitStack(), server=server).service()
+    known = asyncio.Event()
+    sources = ServiceSources(client, clock, lambda *_: None, known.set)
+    told: list[FoundInstances] = []
+    sources.follow(Discovered("chat", NO_PORT), lambda found: 1 / 0)
+    sources.follow(Discovered("chat", NO_PORT), told.append)
+    await soon(known.wait())
+    assert told
+    assert "ZeroDivisionError" in caplog.text
+    await sources.aclose()
+
+
 async def test_an_end_of_following_leaves_room(client, server, clock, monkeypatch):
     monkeypatch.setattr(instance_room, "MAX_DISCOVERED", 1)
     cluster = Cluster(AsyncExitStack(), server=server)

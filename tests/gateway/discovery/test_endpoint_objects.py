@@ -213,6 +213,21 @@ async def test_a_burst_of_changes_costs_one_look(client, server, clock):
     assert not clock.armed
 
 
+async def test_an_unforeseen_error_does_not_keep_the_gateway_unready(
+    client, server, clock, caplog, monkeypatch
+):
+    fleet, listed = AppliedEndpoints(), asyncio.Event()
+    Cluster(AsyncExitStack(), server=server).endpoint("first", one=100)
+    with monkeypatch.context() as for_now:
+        for_now.setattr(fleet, "status", lambda name: 1 / 0)
+        objects = EndpointObjects(client, "default", fleet, Settings(), clock, listed.set)
+        await soon(listed.wait())
+    assert "ZeroDivisionError" in caplog.text
+    objects.follow()
+    assert fleet.applied == ["first"]
+    await objects.aclose()
+
+
 async def test_other_settings_hold_for_objects_too(client, server, clock):
     fleet, listed = AppliedEndpoints(), asyncio.Event()
     cluster = Cluster(AsyncExitStack(), server=server)

@@ -150,6 +150,20 @@ async def test_a_report_is_sent_again_when_the_server_is_back(reports, server, c
     await eventually(is_there)
 
 
+async def test_after_an_unforeseen_error_a_report_is_sent_again(
+    reports, client, server, clock, caplog, monkeypatch
+):
+    async def odd(*_: object) -> None:
+        raise RuntimeError("odd")
+
+    with monkeypatch.context() as for_now:
+        for_now.setattr(client, "patch", odd)
+        reports.tell(ONE, "default", pod(1), "no route to host")
+        await eventually(lambda: "RuntimeError: odd" in caplog.text and clock.armed)
+    clock.advance_to(clock.armed[0].due)
+    await eventually(lambda: server.all(*REPORTS))
+
+
 async def test_a_refused_report_is_logged_once_and_tried_again(reports, server, clock, caplog):
     server.fault = lambda asked: (
         failure(403, "Forbidden", "it is forbidden") if asked.method == "POST" else None
