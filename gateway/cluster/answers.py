@@ -80,6 +80,10 @@ class ClusterAway(ClusterError):
     """
 
 
+class AnswerTooLarge(ClusterAway):
+    """An answer has more bytes than are read."""
+
+
 class WatchBroken(ClusterError):
     """A watch has ended with an error, or an event that cannot be read: list again."""
 

@@ -22,6 +22,7 @@ from aiohttp.connector import AddrInfoType
 
 from partway import __version__
 from partway.gateway.cluster.answers import (
+    AnswerTooLarge,
     ClusterAway,
     ClusterObject,
     Collection,
@@ -40,6 +41,7 @@ from partway.gateway.cluster.limits import (
     MAX_PAGES,
     MAX_SHOWN,
     PAGE_OBJECTS,
+    PAGE_OBJECTS_IF_LARGE,
     PROBE_INTERVAL,
     PROBES,
     REQUEST_TIMEOUT,
@@ -110,7 +112,13 @@ class ApiServer:
         Raises:
             VersionForgotten: the list took too long; list again.
         """
-        query = _selection(collection) | {"limit": str(PAGE_OBJECTS)}
+        try:
+            return await self._listed(collection, PAGE_OBJECTS)
+        except AnswerTooLarge:  # the pages of one list have one size
+            return await self._listed(collection, PAGE_OBJECTS_IF_LARGE)
+
+    async def _listed(self, collection: Collection, page_objects: int) -> ObjectList:
+        query = _selection(collection) | {"limit": str(page_objects)}
         objects, room = list[ClusterObject](), MAX_LIST
         for _ in range(MAX_PAGES):
             data = await self._answer("GET", collection.path, query=query)
@@ -129,7 +137,7 @@ class ApiServer:
                 return ObjectList(objects, version)
             query["continue"] = following
         raise ClusterAway(
-            f"GET {collection.path}: the list has more than {PAGE_OBJECTS * MAX_PAGES} objects, "
+            f"GET {collection.path}: the list has more than {page_objects * MAX_PAGES} objects, "
             "which is the limit"
         )
 
@@ -231,7 +239,7 @@ class ApiServer:
                 answer = await self._send("GET", collection.path, query)
                 if answer.status != 200:
                     async with answer:
-                        raise refusal(asked, answer.status, _json_or_none(await _body(answer)))
+                        raise refusal(asked, answer.status, _json_or_none(await _body(asked, answer)))
         until = self._clock.time() + lifetime + WATCH_MARGIN
         try:
             async with aclosing(self._events(asked, answer, until)) as events:
@@ -298,7 +306,7 @@ class ApiServer:
             async with self._limited(asked, seconds):
                 answer = await self._send(method, path, query, body, kind)
                 async with answer:
-                    data = await _body(answer)
+                    data = await _body(asked, answer)
             if not 200 <= answer.status < 300:
                 raise refusal(asked, answer.status, _json_or_none(data))
             return data
@@ -443,13 +451,15 @@ def _selection(collection: Collection) -> dict[str, str]:
     return {"labelSelector": collection.labels} if collection.labels else {}
 
 
-async def _body(answer: aiohttp.ClientResponse) -> bytes:
+async def _body(asked: str, answer: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
     while data := await answer.content.readany():
         body += data
         if len(body) > MAX_ANSWER:
             answer.close()
-            raise aiohttp.ClientPayloadError(f"an answer of more than {MAX_ANSWER} bytes")
+            raise AnswerTooLarge(
+                f"{asked}: the answer has more than {MAX_ANSWER} bytes, which is the limit"
+            )
     return bytes(body)
 
 

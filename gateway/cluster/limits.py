@@ -18,8 +18,10 @@ MAX_ANSWER: Final = 64 * MIB
 MAX_EVENT: Final = 4 * MIB
 
 #: Objects that a list asks for at a time (client-go's reflector: 500), so that no page stops other
-#: work for long; and the pages of a list.
+#: work for long; and the pages of a list. If a hundred objects are more than MAX_ANSWER, the list
+#: begins anew with fewer: ten of etcd's largest are 15 MiB.
 PAGE_OBJECTS: Final = 100
+PAGE_OBJECTS_IF_LARGE: Final = 10
 MAX_PAGES: Final = 1000
 
 #: Bytes of a list on all its pages: 10,000 pods of 10 KiB each. As objects they take several times
