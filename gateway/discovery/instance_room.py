@@ -16,7 +16,11 @@ class _Follower(Protocol):
 
 
 class InstanceRoom:
-    """Shares the room for instances among those that follow Services: first come, first served."""
+    """Shares the room for instances among those that follow Services: first come, first served.
+
+    A follower keeps its room as long as it has instances for it. Those that take streams come
+    first, and then those that had room before.
+    """
 
     def __init__(self) -> None:
         self._taken: dict[_Follower, int] = {}
@@ -29,13 +33,16 @@ class InstanceRoom:
         """Return what is found without the instances that there is no room for.
 
         Args:
-            known: the keys of those that had room before; they keep it.
+            known: the keys of those that had room before.
         """
         given, before = found.instances, self._taken.get(follower, 0)
         room = MAX_DISCOVERED - self._total + before
         self._cut.discard(follower)
         if len(given) > room:
-            kept = sorted(given, key=lambda each: each.key not in known)[:room]
+            kept = sorted(
+                given,
+                key=lambda each: (each.is_leaving or not each.is_ready, each.key not in known),
+            )[:room]
             why = (
                 f"{len(given) - room} of {len(given)} instances are left out: a gateway follows at "
                 f"most {MAX_DISCOVERED}"

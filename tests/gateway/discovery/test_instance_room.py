@@ -19,8 +19,17 @@ class Follower:
     def look_soon(self) -> None:
         self.looks += 1
 
-    def find(self, *keys: str, trouble: str = "") -> FoundInstances:
-        instances = (FoundInstance(key, key, Address("10.0.0.1", 8080)) for key in keys)
+    def find(
+        self, *keys: str, trouble: str = "", leaving: str = "", unready: str = ""
+    ) -> FoundInstances:
+        instances = (
+            FoundInstance(
+                *(key, key, Address("10.0.0.1", 8080)),
+                is_ready=key not in unready,
+                is_leaving=key in leaving,
+            )
+            for key in keys
+        )
         found = self.room.fitted(self, FoundInstances(tuple(instances), trouble), self.had)
         self.had = {each.key for each in found.instances}
         return found
@@ -49,6 +58,15 @@ def test_who_had_room_keeps_it(room):
     assert first.had == {"a", "m", "n"}
     first.find("b", "m", "n")
     assert first.had == {"b", "m", "n"}
+
+
+def test_who_takes_streams_comes_first(room):
+    first = Follower(room)
+    first.find("a", "b", "c")
+    first.find("a", "b", "c", "d", "e", leaving="a", unready="b")
+    assert first.had == {"c", "d", "e"}
+    first.find("a", "b", "c", "d", leaving="a", unready="b")
+    assert first.had == {"a", "c", "d"}
 
 
 @pytest.mark.parametrize("leaves", [True, False])
