@@ -188,7 +188,7 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
         if not is_root(root):
             raise ValueError(
                 f"--model-data-root: {root!r} was given; it must be s3://BUCKET or "
-                "s3://BUCKET/PREFIX"
+                "s3://BUCKET/PREFIX, without a $"
             )
     cluster = find_cluster(options.server, options.token_file, options.ca_file, options.namespace)
     data = ModelDataAccess(

@@ -50,7 +50,10 @@ def _place_faults(place: Any, path: str, data: ModelDataAccess) -> Iterator[Caus
             f"volume by the annotation {PREFIX}model-volume",
         )
     elif _segments(place) is None:
-        yield fault(path, f"{shown} was given; it must be s3://BUCKET/PREFIX or an archive there")
+        yield fault(
+            path,
+            f"{shown} was given; it must be s3://BUCKET/PREFIX or an archive there, without a $",
+        )
     elif data.roots and not any(is_below(place, each) for each in data.roots):
         roots = ", ".join(data.roots)
         yield fault(path, f"{shown} was given; the operator allows places below {roots} alone")
@@ -70,8 +73,12 @@ def is_root(text: str) -> bool:
 
 
 def _segments(place: str) -> list[str] | None:
-    """Return bucket and folders; None for what is no place at ``s3://``."""
-    if not place.startswith(_S3) or not place.isprintable():
+    """Return bucket and folders; None for what is no place at ``s3://``.
+
+    A ``$`` is refused too: the place is an argument of a container with a secret in its
+    environment, which ``$(NAME)`` would name.
+    """
+    if not place.startswith(_S3) or not place.isprintable() or "$" in place:
         return None
     segments = place.removeprefix(_S3).rstrip("/").split("/")
     return None if {"", ".", ".."} & set(segments) else segments

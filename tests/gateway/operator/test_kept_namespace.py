@@ -374,6 +374,7 @@ async def test_what_the_server_refuses_is_said(cluster, status):
         ("s3://models/chatty/3", False),
         ("s3://models/chat/../secrets", False),
         ("s3://models//chat", False),
+        ("s3://models/chat/$(AWS_SECRET_ACCESS_KEY)", False),
         ("s3://other/chat", False),
         ("/data/chat", False),
     ],

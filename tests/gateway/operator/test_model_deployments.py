@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
+
 import pytest
 
 from partway.gateway.operator.model_deployments import (
@@ -253,6 +256,18 @@ def test_a_place_of_model_data_takes_nothing_from_the_environment():
     given = with_data("s3://bucket/$(AWS_SECRET_ACCESS_KEY)/$$(B)/")
     (fetching,) = pod(given)["initContainers"]
     assert fetching["args"][1] == "s3://bucket/$$(AWS_SECRET_ACCESS_KEY)/$$$$(B)/"
+
+
+def expanded(value: str) -> str:
+    """Replace ``$(NAME)`` as the kubelet does: ``$$`` is read first, and an open ``$(`` stays."""
+    return re.sub(r"\$\$|\$\([^)]*\)", lambda m: "$" if m[0] == "$$" else "SECRET", value)
+
+
+def test_no_value_takes_anything_from_the_environment():
+    values = ["".join(each) for n in range(7) for each in product("$()A", repeat=n)]
+    env = [{"name": f"V{number}", "value": value} for number, value in enumerate(values)]
+    found = {each["name"]: each["value"] for each in container(a_model(env=env))["env"]}
+    assert [expanded(found[each["name"]]) for each in env] == values
 
 
 def test_replicas_are_others_affair_unless_they_are_given():
