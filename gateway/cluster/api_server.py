@@ -239,7 +239,8 @@ class ApiServer:
                 answer = await self._send("GET", collection.path, query)
                 if answer.status != 200:
                     async with answer:
-                        raise refusal(asked, answer.status, _json_or_none(await _body(asked, answer)))
+                        data = await _body(asked, answer)
+                    raise refusal(asked, answer.status, _json_or_none(data))
         until = self._clock.time() + lifetime + WATCH_MARGIN
         try:
             async with aclosing(self._events(asked, answer, until)) as events:
