@@ -1,26 +1,16 @@
-"""ApiServer: requests to a cluster's API server.
-
-This module imports aiohttp, so only users of a cluster import it. Clients of the whole Kubernetes
-API weigh far more than the few calls that are made here.
-"""
+"""ApiServer: the requests to a cluster's API server, and what their answers mean."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import random
-import socket
-import ssl
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 import aiohttp
-from aiohttp.connector import AddrInfoType
 
-from partway import __version__
 from partway.gateway.cluster.answers import (
     AnswerTooLarge,
     ClusterAway,
@@ -33,32 +23,26 @@ from partway.gateway.cluster.answers import (
     event_of,
     refusal,
 )
+from partway.gateway.cluster.api_connection import ApiConnection, body_of
 from partway.gateway.cluster.cluster_settings import ClusterSettings
 from partway.gateway.cluster.limits import (
-    MAX_ANSWER,
     MAX_EVENT,
     MAX_LIST,
     MAX_PAGES,
     MAX_SHOWN,
     PAGE_OBJECTS,
     PAGE_OBJECTS_IF_LARGE,
-    PROBE_INTERVAL,
-    PROBES,
     REQUEST_TIMEOUT,
     WATCH_LIFETIME,
     WATCH_MARGIN,
     WATCH_SILENCE,
 )
-from partway.gateway.cluster.token_file import TokenFile
-from partway.gateway.network.dialling import NO_DESCRIPTOR, client_tls
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit
 
 #: Bodies of PATCH: members replace members, null removes one (RFC 7396).
 _MERGE_PATCH: Final = "application/merge-patch+json"
-
-_UNAUTHORIZED: Final = 401
 
 
 class ApiServer:
@@ -81,23 +65,10 @@ class ApiServer:
         self.settings = settings
         self._check_write = check_write
         self._clock = clock
-        self._token = TokenFile(settings.token_file, clock)
-        self._tls: ssl.SSLContext | None = None
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=_probed_socket),
-            timeout=aiohttp.ClientTimeout(),  # none of its own
-            cookie_jar=aiohttp.DummyCookieJar(),
-            # A compressed answer could be far larger than its bytes, so it is refused.
-            auto_decompress=False,
-            headers={
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",
-                "User-Agent": f"partway/{__version__}",
-            },
-        )
+        self._connection = ApiConnection(settings, clock)
 
     async def aclose(self) -> None:
-        await self._session.close()
+        await self._connection.aclose()
 
     # --- Objects ---------------------------------------------------------------------------------
 
@@ -128,7 +99,7 @@ class ApiServer:
                     f"GET {collection.path}: the list has more than {MAX_LIST} bytes, which is the "
                     "limit"
                 )
-            with self._understood(f"GET {collection.path}"):
+            with self._connection.understood(f"GET {collection.path}"):
                 page = json.loads(data)
                 objects += page["items"] or ()
                 following = page["metadata"].get("continue")
@@ -234,12 +205,12 @@ class ApiServer:
             "timeoutSeconds": str(int(lifetime)),
         }
         asked = f"watch of {collection.path}"
-        with self._understood(asked):
-            async with self._limited(asked, REQUEST_TIMEOUT):
-                answer = await self._send("GET", collection.path, query)
+        with self._connection.understood(asked):
+            async with self._connection.limited(asked, REQUEST_TIMEOUT):
+                answer = await self._connection.send("GET", collection.path, query)
                 if answer.status != 200:
                     async with answer:
-                        data = await _body(asked, answer)
+                        data = await body_of(asked, answer)
                     raise refusal(asked, answer.status, _json_or_none(data))
         until = self._clock.time() + lifetime + WATCH_MARGIN
         try:
@@ -258,14 +229,14 @@ class ApiServer:
             found = await self._asked("GET", path)
         except NoSuchObject:
             return ()
-        with self._understood(f"GET {path}"):
+        with self._connection.understood(f"GET {path}"):
             return tuple(str(each["version"]) for each in found["versions"])
 
     async def release(self) -> tuple[int, int]:
         """Return the server's version of Kubernetes, such as (1, 30)."""
         path = "/version"
         found = await self._asked("GET", path)
-        with self._understood(f"GET {path}"):
+        with self._connection.understood(f"GET {path}"):
             # Some providers write "30+".
             major, minor = (str(found[each]).rstrip("+") for each in ("major", "minor"))
             return int(major), int(minor)
@@ -283,7 +254,7 @@ class ApiServer:
     ) -> dict[str, Any]:
         """Return the object that a successful answer has."""
         data = await self._answer(method, path, body, kind=kind, seconds=seconds)
-        with self._understood(f"{method} {path}"):
+        with self._connection.understood(f"{method} {path}"):
             found = json.loads(data)
             if not isinstance(found, dict):
                 raise TypeError("the answer must be an object")
@@ -303,46 +274,14 @@ class ApiServer:
         asked = f"{method} {path}"
         if method != "GET":
             seconds = min(seconds, self._check_write())
-        with self._understood(asked):
-            async with self._limited(asked, seconds):
-                answer = await self._send(method, path, query, body, kind)
+        with self._connection.understood(asked):
+            async with self._connection.limited(asked, seconds):
+                answer = await self._connection.send(method, path, query, body, kind)
                 async with answer:
-                    data = await _body(asked, answer)
+                    data = await body_of(asked, answer)
             if not 200 <= answer.status < 300:
                 raise refusal(asked, answer.status, _json_or_none(data))
             return data
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: ClusterObject | None = None,
-        kind: str = "",
-    ) -> aiohttp.ClientResponse:
-        """Send a request; once more if its token is refused, and its file has another one."""
-        data = None if body is None else json.dumps(body).encode()
-
-        async def send(token: str) -> aiohttp.ClientResponse:
-            return await self._session.request(
-                method,
-                self.settings.server + path,
-                params=query,
-                data=data,
-                headers=_headers(token, kind if body is not None else ""),
-                allow_redirects=False,
-                ssl=self._context(),
-            )
-
-        token = self._token.read()
-        answer = await send(token)
-        if answer.status == _UNAUTHORIZED and self._token.has_changed(token):
-            answer.close()
-            answer = await send(self._token.read())
-        if coding := answer.headers.get("Content-Encoding"):
-            answer.close()
-            raise aiohttp.ClientPayloadError(f"its answer is compressed ({coding}), unasked")
-        return answer
 
     async def _events(
         self, asked: str, answer: aiohttp.ClientResponse, until: float
@@ -366,102 +305,16 @@ class ApiServer:
         left = until - self._clock.time()
         if left <= 0:
             return b""
-        with self._understood(asked):
+        with self._connection.understood(asked):
             try:
                 async with time_limit(self._clock, left):
                     return await answer.content.readany()
             except TimeoutError:
                 return b""
 
-    @asynccontextmanager
-    async def _limited(self, asked: str, seconds: float) -> AsyncIterator[None]:
-        try:
-            async with time_limit(self._clock, seconds):
-                yield
-        except TimeoutError:
-            raise ClusterAway(
-                f"{asked}: the API server at {self.settings.server} has not answered within "
-                f"{seconds:g} s"
-            ) from None
-
-    @contextmanager
-    def _understood(self, asked: str) -> Iterator[None]:
-        try:
-            yield
-        except (aiohttp.ClientError, OSError) as error:
-            self._tls = None  # the roots may have been renewed
-            raise ClusterAway(f"{asked}: {self._why(error)}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:  # JSON of another form
-            raise ClusterAway(
-                f"{asked}: the server at {self.settings.server} is no Kubernetes API, or its "
-                f"answer is invalid: {cut(safe(repr(error)), MAX_SHOWN)}"
-            ) from error
-
-    def _why(self, error: aiohttp.ClientError | OSError) -> str:
-        where = f"the API server at {self.settings.server}"
-        number = error.errno if isinstance(error, OSError) else None
-        if number in NO_DESCRIPTOR:
-            return (
-                f"this process has no file descriptor left to connect to {where} "
-                f"({os.strerror(number)}); raise its limit: ulimit -n"
-            )
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            return (
-                f"the certificate of {where} is not accepted: "
-                f"{cut(safe(str(error.certificate_error)), MAX_SHOWN)}; name its roots: ca_file in "
-                "[cluster], or --ca-file"
-            )
-        why = os.strerror(number) if number else cut(safe(str(error)), MAX_SHOWN)
-        return f"{where} does not answer: {why or type(error).__name__}"
-
-    def _context(self) -> ssl.SSLContext | bool:
-        if not self.settings.server.startswith("https:"):
-            return True
-        if self._tls is None:
-            try:
-                self._tls = client_tls("http/1.1", self.settings.ca_file)
-            except OSError as error:
-                why = error.strerror if not isinstance(error, ssl.SSLError) else "no PEM is in it"
-                raise ClusterAway(
-                    f"{self.settings.ca_file}: the file of roots cannot be used: {why}"
-                ) from None
-        return self._tls
-
-
-def _probed_socket(info: AddrInfoType) -> socket.socket:
-    """Make a socket whose peer is asked for a sign of life, as a watch may be silent for long."""
-    family, kind, protocol, *_ = info
-    made = socket.socket(family, kind, protocol)
-    made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if sys.platform == "linux":
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_INTERVAL)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_INTERVAL)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
-        silence = PROBE_INTERVAL * (PROBES + 1) * 1000
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
-    return made
-
-
-def _headers(token: str, kind: str) -> dict[str, str]:
-    given = {"Authorization": token and f"Bearer {token}", "Content-Type": kind}
-    return {name: value for name, value in given.items() if value}
-
 
 def _selection(collection: Collection) -> dict[str, str]:
     return {"labelSelector": collection.labels} if collection.labels else {}
-
-
-async def _body(asked: str, answer: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    while data := await answer.content.readany():
-        body += data
-        if len(body) > MAX_ANSWER:
-            answer.close()
-            raise AnswerTooLarge(
-                f"{asked}: the answer has more than {MAX_ANSWER} bytes, which is the limit"
-            )
-    return bytes(body)
 
 
 def _json_or_none(data: bytes) -> object:

@@ -208,14 +208,14 @@ async def test_answers_of_another_form(client, server, answer, words):
 
 
 async def test_an_answer_that_is_too_large(client, server, monkeypatch):
-    monkeypatch.setattr("partway.gateway.cluster.api_server.MAX_ANSWER", 1000)
+    monkeypatch.setattr("partway.gateway.cluster.api_connection.MAX_ANSWER", 1000)
     server.put("v1", "pods", pod("a", spec="x" * 1000))
     with pytest.raises(ClusterAway, match="the answer has more than 1000 bytes"):
         await soon(client.get(PODS, "a"))
 
 
 async def test_a_page_that_is_too_large_makes_pages_small(client, server, monkeypatch):
-    monkeypatch.setattr("partway.gateway.cluster.api_server.MAX_ANSWER", 10_000)
+    monkeypatch.setattr("partway.gateway.cluster.api_connection.MAX_ANSWER", 10_000)
     names = [f"{number:02}" for number in range(21)]
     for name in names:
         server.put("v1", "pods", pod(name, spec="x" * 500))
