@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -257,4 +258,4 @@ async def no_leaks(anyio_backend: object) -> AsyncIterator[None]:
             break
         await asyncio.sleep(0.01)
     assert not tasks, f"tasks left over: {tasks}"
-    assert sockets <= 0, f"{sockets} sockets left over"
+    assert sockets <= 0, f"{sockets} left over of {psutil.Process().net_connections('all')}"
