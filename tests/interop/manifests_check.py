@@ -24,9 +24,15 @@ import pytest
 import yaml
 
 from partway.gateway.apis.grpc.manifest import MANIFEST as GRPC
-from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, KINDS, CustomObject
+from partway.gateway.apis.kubernetes.custom_object import (
+    DEPLOYED_MODEL,
+    ENDPOINT,
+    KINDS,
+    CustomObject,
+)
 from partway.gateway.apis.openai.manifest import MANIFEST as OPENAI
 from partway.gateway.apis.openapi.descriptions import DESCRIPTIONS, STATUS
+from partway.gateway.discovery.limits import MAX_ENDPOINT_OBJECTS
 from partway.gateway.operator import custom_resource_definitions, model_deployments, pod_options
 from tests.conftest import ROOT
 from tests.gateway.tls.peers import write_pair
@@ -60,6 +66,7 @@ CASES: dict[str, dict[str, Any]] = {
         "operator": {"enabled": False},
         "podDisruptionBudgets": False,
         "networkPolicies": {"enabled": False},
+        "objectLimit": 0,
     },
     "behind a load balancer": {
         "gateway": {
@@ -503,6 +510,16 @@ def test_a_public_service_has_tls_alone():
     spec = the("behind a load balancer", "Service", "partway-gateway")["spec"]
     assert spec["type"] == "LoadBalancer"
     assert [port["port"] for port in spec["ports"]] == [8443]
+
+
+def test_a_namespace_has_no_more_objects_than_a_gateway_follows():
+    quota = the("as little as may be", "ResourceQuota", "partway-objects")
+    most = str(MAX_ENDPOINT_OBJECTS)
+    assert quota["spec"]["hard"] == {
+        f"count/{kind.plural}.{kind.group}": most for kind in (DEPLOYED_MODEL, ENDPOINT)
+    }
+    names = {each["metadata"]["name"] for each in rendered("without an operator")}
+    assert quota["metadata"]["name"] not in names
 
 
 def test_an_autoscaler_alone_says_how_many():
