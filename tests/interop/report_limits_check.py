@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.gateway.operator.a_cluster import a_report
-from tests.interop.helm import template
+from tests.interop.helm import CHART, helmed, template
 from tests.interop.manifests_check import VERSIONS, faults
 from tests.interop.served_api import interpreter
 
@@ -90,14 +90,33 @@ def test_a_gateway_speaks_for_itself_alone(operation):
     admitted, *refused = refusals(*asked)
     assert admitted == []
     assert all(each for each in refused)
-    assert "bound to its pod" in refused[-1][0]
+    assert "bound to their own pods" in refused[-1][0]
 
 
-def test_others_are_not_asked():
-    by = "system:serviceaccount:models:partway-operator"
+@pytest.mark.parametrize("by", ["system:serviceaccount:shop:web", "an-administrator"])
+def test_other_accounts_speak_for_no_gateway(by):
+    """A further account with a right on reports can invent no second gateway."""
+    report = a_report("a", "g")
+    found = refusals(*(request("CREATE", report, by=by, pod=pod) for pod in ("", "web", "g")))
+    assert [bool(each) for each in found] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        "system:serviceaccount:models:partway-operator",
+        "system:serviceaccount:kube-system:generic-garbage-collector",
+        "system:serviceaccount:kube-system:namespace-controller",
+        "system:kube-controller-manager",
+    ],
+)
+def test_reports_are_removed_by_the_operator_and_kubernetes(by):
     assert refusals(request("DELETE", a_report("a", "g"), by=by, pod="")) == [[]]
 
 
 def test_an_older_cluster_has_the_quota_alone():
     assert [each["kind"] for each in rendered()] == ["ResourceQuota"]
+    words = ("install", "partway", str(CHART), "--dry-run=client")
+    done = helmed(*words, values={"gateway": {"insecure": True}})
+    assert "has no ValidatingAdmissionPolicy" in done.stdout, done.stderr
     assert rendered("--api-versions", POLICIES, reportLimits=False) == []
