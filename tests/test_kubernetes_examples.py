@@ -53,6 +53,13 @@ def test_the_lifetime_of_the_chart_is_the_default():
     assert values["streamLifetime"] == StreamPolicy().lifetime
 
 
+def test_the_chart_names_code_that_is_there():
+    texts = [path.read_text("utf-8") for path in (CHART / "templates").iterdir()]
+    named = set(re.findall(r"gateway/[a-z_/]+\.py", "\n".join(texts)))
+    assert len(named) > 5
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_images_of_examples_are_of_this_version():
     texts = [path.read_text("utf-8") for path in FOLDER.glob("*.yaml")]
     images = re.findall(r"image(?:URI)?: (partway\S*)", "\n".join(texts))

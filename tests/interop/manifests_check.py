@@ -51,7 +51,9 @@ CLOSED = {"principalsSecret": "principals", "tlsSecret": "certificate"}
 PEERS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
 FURTHER = {
     "networkPolicies": {
-        **dict.fromkeys(("gatewaysFrom", "operatorFrom", "modelsFrom", "modelsTo"), PEERS),
+        **dict.fromkeys(
+            ("gatewaysFrom", "operatorFrom", "modelsFrom", "modelsTo", "modelsDns"), PEERS
+        ),
         "modelsNotTo": ["10.0.0.1/32", "fd00:10::1/128"],
     },
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},

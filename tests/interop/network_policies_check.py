@@ -169,6 +169,9 @@ def test_everybody_reaches_gateways_where_they_listen(usual):
         "fe80::1",
         "fd00:ec2::254",
         "fd20:ce::254",
+        "64:ff9b::169.254.169.254",
+        "64:ff9b::168.63.129.16",
+        "64:ff9b::100.100.100.200",
     ],
 )
 def test_models_do_not_reach_the_credentials_of_nodes(usual, address):
@@ -176,10 +179,25 @@ def test_models_do_not_reach_the_credentials_of_nodes(usual, address):
         assert not admits(usual, "model", "Egress", Peer(address=address), port)
 
 
-def test_models_reach_names_and_model_data(usual):
-    for protocol in ("UDP", "TCP"):
-        for resolver in ("10.96.0.10", "169.254.20.10"):
-            assert admits(usual, "model", "Egress", Peer(address=resolver), 53, protocol)
+CORE_DNS = Peer({"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})
+
+
+@pytest.mark.parametrize("protocol", ["UDP", "TCP"])
+@pytest.mark.parametrize(
+    "resolver", [CORE_DNS, Peer(address="169.254.20.10"), Peer(address="169.254.169.254")]
+)
+def test_models_ask_the_name_servers_of_the_cluster(usual, resolver, protocol):
+    assert admits(usual, "model", "Egress", resolver, 53, protocol)
+
+
+def test_port_53_opens_no_blocked_address(usual, further):
+    for address in ("169.254.169.253", "168.63.129.16", "fd00:ec2::253"):
+        assert not admits(usual, "model", "Egress", Peer(address=address), 53, "UDP")
+    for address in (API_SERVER, API_SERVER_6):
+        assert not admits(further, "model", "Egress", Peer(address=address), 53)
+
+
+def test_models_reach_model_data(usual):
     for address in ("203.0.113.1", "10.0.0.1", "2001:db8::1"):
         assert admits(usual, "model", "Egress", Peer(address=address), 443)
 
