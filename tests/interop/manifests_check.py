@@ -468,6 +468,14 @@ def test_a_gateway_accepts_its_settings(case, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_autoscalers_of_nodes_move_gateways_only_if_told(case):
+    may = CASES[case]["gateway"].get("safeToEvict", False)
+    annotations = pod_of(case, "partway-gateway")["metadata"]["annotations"]
+    assert annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] == str(may).lower()
+    assert ("karpenter.sh/do-not-disrupt" in annotations) != may
+
+
 def test_streams_have_no_limit_on_their_routes():
     route = the("with a proxy made for it, scaled by KEDA", "HTTPRoute", "partway")
     for rule in route["spec"]["rules"]:
