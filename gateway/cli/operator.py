@@ -159,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
         return 2
     start_logging(options.log_level, options.log_format)
     if options.check:
-        return run_loop(_check(cluster))
+        return run_loop(_check(cluster, settings.gateways))
     return run_loop(_serve(cluster, settings, options.host, options.port))
 
 
@@ -200,7 +200,7 @@ def _settings(options: argparse.Namespace) -> tuple[ClusterSettings, PodSettings
     return cluster, PodSettings(options.domain, data, options.gateways)
 
 
-async def _check(cluster: ClusterSettings) -> int:
+async def _check(cluster: ClusterSettings, gateways: str) -> int:
     from partway.gateway.cluster.answers import ClusterError
     from partway.gateway.cluster.api_server import ApiServer
     from partway.gateway.operator.cluster_check import check
@@ -208,7 +208,7 @@ async def _check(cluster: ClusterSettings) -> int:
 
     server = ApiServer(cluster, LoopClock())
     try:
-        missing = await check(server)
+        missing = await check(server, gateways)
     except ClusterError as error:
         missing = [str(error)]
     finally:

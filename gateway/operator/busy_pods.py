@@ -98,6 +98,7 @@ class BusyPods:
         self._costs = DeletionCosts()
         self._of_gateways: dict[str, Mapping[str, str]] = {}  # annotations, by UID
         self._failed: set[str] = set()  # UIDs of pods whose last write has failed
+        self._trouble = ""  # why gateways were left out of the last round
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -136,6 +137,7 @@ class BusyPods:
     async def _read(self, gateways: tuple[ServiceInstance, ...], now: float) -> None:
         self._told.know([each.key for each in gateways], now)
         with_port = self._gateways.found(None)
+        self._note_trouble(with_port.trouble)
         waiting = [*with_port.instances]
         reasons = {each.key: with_port.trouble for each in gateways}  # of those without a port
 
@@ -161,6 +163,18 @@ class BusyPods:
             if gateway.is_ready or gateway.is_terminating:
                 raise
             return NO_STREAMS
+
+    def _note_trouble(self, trouble: str) -> None:
+        """Log why gateways are not found, once when that changes."""
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        service = self._gateways.service
+        if trouble:
+            line = "gateways are not found by --gateways"
+            log.warning(LogLine(line, service=service, reason=trouble))
+        else:
+            log.info(LogLine("gateways are found by --gateways", service=service))
 
     def _note_unknown(self, reasons: Mapping[str, str]) -> None:
         for name in reasons.keys() - self.unknown:

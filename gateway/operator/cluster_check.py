@@ -13,8 +13,10 @@ from partway.gateway.apis.kubernetes.custom_object import (
 )
 from partway.gateway.cluster.answers import ClusterError, Collection
 from partway.gateway.cluster.api_server import ApiServer
+from partway.gateway.operator.gateway_pods import place_of
 
 _READ: Final = ("list", "watch")
+_SLICES: Final = ("discovery.k8s.io", "endpointslices")
 
 #: The verbs that the operator needs, by group and resource: the rules of its role.
 NEEDED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
@@ -25,7 +27,7 @@ NEEDED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("apps", "deployments"): (*_READ, "create", "update"),
     ("", "services"): (*_READ, "create", "update"),
     ("policy", "poddisruptionbudgets"): (*_READ, "create", "update"),
-    ("discovery.k8s.io", "endpointslices"): _READ,
+    _SLICES: _READ,
     ("", "pods"): (*_READ, "patch", "delete"),
     (UNREACHABLE_POD.group, UNREACHABLE_POD.plural): (*_READ, "delete"),
     ("coordination.k8s.io", "leases"): ("get", "create", "update"),
@@ -34,8 +36,11 @@ NEEDED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 _REVIEWS: Final = Collection("authorization.k8s.io/v1", "selfsubjectaccessreviews")
 
 
-async def check(server: ApiServer) -> list[str]:
+async def check(server: ApiServer, gateways: str = "") -> list[str]:
     """Return what is missing, a line for each; empty if nothing is.
+
+    Args:
+        gateways: the Service of all gateways, NAME or NAMESPACE/NAME; empty for none.
 
     Raises:
         ClusterError: the API server cannot be asked.
@@ -46,26 +51,30 @@ async def check(server: ApiServer) -> list[str]:
         for kind in (DEPLOYED_MODEL, ENDPOINT, UNREACHABLE_POD)
         if VERSION not in await server.versions(kind.group)
     ]
-    for verb, group, resource in _questions():
-        if not await _may(server, verb, group, resource):
+    for namespace, verb, group, resource in _questions(server.settings.namespace, gateways):
+        if not await _may(server, namespace, verb, group, resource):
             what = f"{resource}.{group}" if group else resource
             missing.append(
-                f"the operator may not {verb} {what} in the namespace "
-                f"{server.settings.namespace}; add the verb to its role"
+                f"the operator may not {verb} {what} in the namespace {namespace}; add the verb "
+                "to its role"
             )
     return missing
 
 
-def _questions() -> Iterator[tuple[str, str, str]]:
+def _questions(own: str, gateways: str) -> Iterator[tuple[str, str, str, str]]:
     for (group, resource), verbs in NEEDED.items():
         for verb in verbs:
-            yield verb, group, resource
+            yield own, verb, group, resource
+    namespace, _ = place_of(gateways, own)
+    if namespace != own:
+        for verb in NEEDED[_SLICES]:
+            yield namespace, verb, *_SLICES
 
 
-async def _may(server: ApiServer, verb: str, group: str, resource: str) -> bool:
+async def _may(server: ApiServer, namespace: str, verb: str, group: str, resource: str) -> bool:
     name, _, part = resource.partition("/")
     asked = {
-        "namespace": server.settings.namespace,
+        "namespace": namespace,
         "verb": verb,
         "group": group,
         "resource": name,

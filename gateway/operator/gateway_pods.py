@@ -18,6 +18,16 @@ from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.timing.clock import Clock
 
 
+def place_of(service: str, namespace: str) -> tuple[str, str]:
+    """Return the namespace and the name of a Service, NAME or NAMESPACE/NAME.
+
+    Args:
+        namespace: of a Service that names none.
+    """
+    place, _, name = service.rpartition("/")
+    return place or namespace, name
+
+
 class GatewayPods:
     """Follows the slices of the Service of all gateways.
 
@@ -29,6 +39,7 @@ class GatewayPods:
 
     Attributes:
         on_change: called after each change.
+        service: as it was given.
         slices: the slices of that Service alone.
     """
 
@@ -40,8 +51,8 @@ class GatewayPods:
         clock: Clock,
     ) -> None:
         self.on_change: Callable[[], object] = lambda: None
-        place, _, self._name = service.rpartition("/")
-        namespace = place or server.settings.namespace
+        self.service = service
+        namespace, self._name = place_of(service, server.settings.namespace)
         self._is_local = server.settings.is_local
         labels = f"{SERVICE_LABEL}={self._name}"
         collection = Collection(slices, "endpointslices", namespace, labels)

@@ -114,6 +114,21 @@ async def test_a_cluster_that_lacks_something(cluster):
     assert watch.startswith("the operator may not watch pods in the namespace models;")
 
 
+async def test_the_namespace_of_the_gateways(cluster):
+    for kind in (MODELS, ENDPOINTS, REPORTS):
+        cluster.all(*kind)
+    reviewing(cluster)
+    asked = []
+    for gateways in ("models/gateways", "edge/gateways"):
+        flags = ("--check", "--server", cluster.url, "--namespace", "models")
+        assert (await ran(*flags, "--gateways", gateways))[0] == 0
+        reviews = [each.body["spec"]["resourceAttributes"] for each in cluster.asked if each.body]
+        asked.append([each for each in reviews if each["namespace"] != "models"])
+        cluster.asked.clear()
+    slices = {"namespace": "edge", "group": "discovery.k8s.io", "resource": "endpointslices"}
+    assert asked == [[], [{**slices, "verb": "list"}, {**slices, "verb": "watch"}]]
+
+
 async def test_a_cluster_that_refuses(cluster):
     cluster.fault = lambda asked: failure(401, "Unauthorized", "who are you?")
     status, _, errors = await ran("--check", "--server", cluster.url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -267,7 +268,8 @@ async def test_a_gateway_whose_port_is_not_known_is_silent(busy, caplog):
     assert "service_port must name one" in caplog.text
 
 
-async def test_no_gateway_has_no_streams(busy):
+async def test_no_gateway_has_no_streams_and_that_is_said_once(busy, caplog):
+    caplog.set_level(logging.INFO, "partway")
     busy.have("a")
     empty = {**slice_of("gateways"), "endpoints": None, "ports": None}
     busy.cluster.put(*SLICES, empty)
@@ -276,3 +278,9 @@ async def test_no_gateway_has_no_streams(busy):
     await busy.until_read()
     await busy.rounds(LAST_STREAMS_COUNT + STREAMS_INTERVAL)
     assert (busy.costs(), busy.busy.unknown) == ({}, frozenset())
+    assert caplog.text.count("gateways are not found by --gateways") == 1
+    assert "the Service 'gateways' has no pod" in caplog.text
+    busy.gateways.streams = {"g": {}}
+    await busy.have_gateways(g=READY)
+    await busy.rounds()
+    assert caplog.text.count("gateways are found by --gateways") == 1
