@@ -63,6 +63,11 @@ class InstancesFound:
     instances: tuple[ServiceInstance, ...] = ()
     trouble: str = ""
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether an instance takes streams."""
+        return any(each.is_ready and not each.is_terminating for each in self.instances)
+
 
 class ServiceRefused(Exception):
     """A Service cannot be discovered; the message says why, and what it must be."""
@@ -128,12 +133,6 @@ def find_instances(
         troubles.append(f"the Service {name!r} has no pod: its selector matches none")
     instances = tuple(found[key] for key in sorted(found))
     return InstancesFound(instances, "; ".join(dict.fromkeys(troubles)))
-
-
-def has_ready_instance(slices: Iterable[ClusterObject]) -> bool:
-    """Whether a gateway finds an instance that takes streams in a Service's slices."""
-    found, _ = _joined(slices, [_IPV4, _IPV6], NO_PORT, loopback=True)
-    return any(each.is_ready and not each.is_terminating for each in found.values())
 
 
 def _joined(

@@ -23,7 +23,11 @@ from partway.gateway.cluster.answers import (
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
-from partway.gateway.cluster.endpoint_slices import SERVICE_LABEL, has_ready_instance
+from partway.gateway.cluster.endpoint_slices import (
+    SERVICE_LABEL,
+    ServiceRefused,
+    find_instances,
+)
 from partway.gateway.cluster.model_labels import ENDPOINT_LABEL, MODEL_LABEL
 from partway.gateway.cluster.slices_version import slices_version
 from partway.gateway.cluster.watched_collection import ObjectKey, OnChange, WatchedCollection
@@ -96,6 +100,7 @@ class ClusterEndpoints:
         self._clock = clock
         self._data = data
         self._namespace = server.settings.namespace
+        self._is_local = server.settings.is_local
         self._can: Abilities  # from prepare() on
         self._copies: _Copies  # likewise
         #: Why a DeployedModel cannot have what it needs, by its name.
@@ -273,20 +278,20 @@ class ClusterEndpoints:
             return _PENDING
         if not is_made_of(deployment, self._made(model).deployment):
             return _CHANGING
-        return deployment_readiness(deployment, self._slices_of(name), self._pods_of(name))
+        pods = _labelled(self._copies.pods, MODEL_LABEL, name)
+        return deployment_readiness(deployment, pods, serves=self._serves(name, endpoint_of(model)))
 
     def _serves(self, model: str, endpoint: str) -> bool:
-        """Whether a gateway finds an instance of a DeployedModel, of whichever version."""
-        service = self._copies.services.objects.get(ObjectKey(self._namespace, model), {})
-        labels = service.get("metadata", {}).get("labels") or {}
-        is_of_endpoint = labels.get(ENDPOINT_LABEL) == endpoint
-        return is_of_endpoint and has_ready_instance(self._slices_of(model))
-
-    def _slices_of(self, model: str) -> Iterator[ClusterObject]:
-        return _labelled(self._copies.slices, SERVICE_LABEL, model)
-
-    def _pods_of(self, model: str) -> Iterator[ClusterObject]:
-        return _labelled(self._copies.pods, MODEL_LABEL, model)
+        """Whether gateways find an instance of a DeployedModel, of whichever version."""
+        service = self._copies.services.objects.get(ObjectKey(self._namespace, model))
+        labels = (service or {}).get("metadata", {}).get("labels") or {}
+        if service is None or labels.get(ENDPOINT_LABEL) != endpoint:
+            return False
+        slices = _labelled(self._copies.slices, SERVICE_LABEL, model)
+        try:
+            return find_instances(service, slices, loopback=self._is_local).has_ready
+        except ServiceRefused:
+            return False
 
 
 def _labelled(copy: WatchedCollection, label: str, value: str) -> Iterator[ClusterObject]:

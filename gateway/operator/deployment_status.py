@@ -7,7 +7,6 @@ from typing import Final
 
 from partway.gateway.apis.kubernetes.conditions import MODEL_READY, Readiness
 from partway.gateway.cluster.answers import ClusterObject
-from partway.gateway.cluster.endpoint_slices import has_ready_instance
 from partway.gateway.fleet.platform_interface import PING, PORT
 from partway.gateway.operator.model_deployments import CONTAINER
 from partway.gateway.plain_text import cut, safe, safe_lines
@@ -31,16 +30,14 @@ _REPLICA_SET: Final = "pod-template-hash"
 
 
 def deployment_readiness(
-    deployment: ClusterObject,
-    slices: Iterable[ClusterObject],
-    pods: Iterable[ClusterObject],
+    deployment: ClusterObject, pods: Iterable[ClusterObject], *, serves: bool
 ) -> Readiness:
     """Return the readiness of a DeployedModel.
 
     Args:
         deployment: its Deployment, which was made of what the DeployedModel says now.
-        slices: the EndpointSlices of its Service.
         pods: its pods, which tell why they do not start.
+        serves: whether gateways find an instance that takes streams.
     """
     spec, status = deployment["spec"], deployment.get("status") or {}
     is_seen = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 1)
@@ -49,7 +46,7 @@ def deployment_readiness(
     if not wanted:
         return Readiness("NotReady", "Its Deployment is scaled to no instance")
     is_latest = is_seen and updated > 0 and there == updated
-    if is_latest and available and has_ready_instance(slices):
+    if is_latest and available and serves:
         return MODEL_READY
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     progress = conditions.get("Progressing", {})

@@ -12,7 +12,6 @@ from partway.gateway.cluster.endpoint_slices import (
     ServiceInstance,
     ServiceRefused,
     find_instances,
-    has_ready_instance,
     service_of,
 )
 
@@ -249,10 +248,13 @@ def test_a_slice_without_endpoints_needs_no_port():
 
 
 def test_a_ready_instance():
-    assert not has_ready_instance([])
-    assert not has_ready_instance([slice_of("a", endpoint(1, ready=False))])
-    assert not has_ready_instance([slice_of("a", endpoint(1, ready=True, terminating=True))])
-    assert has_ready_instance([slice_of("a", endpoint(1, ready=False), endpoint(2), ports=None)])
+    def has_ready(*endpoints):
+        return find_instances(service(), [slice_of("a", *endpoints)]).has_ready
+
+    assert not has_ready()
+    assert not has_ready(endpoint(1, ready=False))
+    assert not has_ready(endpoint(1, ready=True, terminating=True))
+    assert has_ready(endpoint(1, ready=False), endpoint(2))
 
 
 def test_a_service_that_publishes_pods_that_are_not_ready_is_refused():

@@ -154,6 +154,7 @@ def a_slice(service: str, *ready: bool | None) -> JsonObject:
     return {
         "metadata": {"name": f"{service}-abcde", "labels": {"kubernetes.io/service-name": service}},
         "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
         "endpoints": [
             {"addresses": ["10.0.0.1"], "conditions": {} if each is None else {"ready": each}}
             for each in (ready or (True,))

@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.operator.deployment_status import deployment_readiness, pod_troubles
-from tests.gateway.operator.a_cluster import a_slice
-
-READY = [a_slice("one", True)]
 
 
 def deployment(replicas=1, generation=1, **status):
@@ -24,53 +21,52 @@ def progressing(reason, message=""):
 
 
 @pytest.mark.parametrize(
-    ("found", "slices", "reason"),
+    ("found", "serves", "reason"),
     [
-        (deployment(), READY, "Ready"),
-        (deployment(8, availableReplicas=1), READY, "Ready"),
-        (deployment(), [], "Progressing"),
-        (deployment(), [a_slice("one", False)], "Progressing"),
-        (deployment(generation=2), READY, "Progressing"),
-        (deployment(replicas=1, updatedReplicas=0), READY, "Progressing"),
+        (deployment(), True, "Ready"),
+        (deployment(8, availableReplicas=1), True, "Ready"),
+        (deployment(), False, "Progressing"),
+        (deployment(generation=2), True, "Progressing"),
+        (deployment(replicas=1, updatedReplicas=0), True, "Progressing"),
         (
             {**deployment(), "status": {"observedGeneration": 1, "replicas": 2}},
-            READY,
+            True,
             "Progressing",
         ),
-        (deployment(availableReplicas=0), [], "Progressing"),
+        (deployment(availableReplicas=0), False, "Progressing"),
         (
             deployment(availableReplicas=0, conditions=progressing("NewReplicaSetAvailable")),
-            *([], "NotReady"),
+            *(False, "NotReady"),
         ),
         (
             deployment(availableReplicas=0, conditions=progressing("ProgressDeadlineExceeded")),
-            *([], "Failed"),
+            *(False, "Failed"),
         ),
-        (deployment(0), [], "NotReady"),
-        ({"metadata": {}, "spec": {}}, [], "Progressing"),
+        (deployment(0), False, "NotReady"),
+        ({"metadata": {}, "spec": {}}, False, "Progressing"),
         (
             deployment(
                 updatedReplicas=0,
                 conditions=[{"type": "ReplicaFailure", "status": "True", "message": "quota"}],
             ),
-            *(READY, "Failed"),
+            *(True, "Failed"),
         ),
     ],
 )
-def test_each_state(found, slices, reason):
-    assert deployment_readiness(found, slices, []).reason == reason
+def test_each_state(found, serves, reason):
+    assert deployment_readiness(found, [], serves=serves).reason == reason
 
 
 def test_the_words_of_a_pod():
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                    "message": "0/3 nodes are available"}]  # fmt: skip
     pods = [{"metadata": {}}, {"metadata": {}, "status": {"conditions": conditions}}]
-    said = deployment_readiness(deployment(availableReplicas=0), [], pods)
+    said = deployment_readiness(deployment(availableReplicas=0), pods, serves=False)
     assert said.message == (
         "Its instances are being started: Unschedulable: 0/3 nodes are available"
     )
     waiting = {"state": {"waiting": {"reason": "ContainerCreating"}}}
-    said = deployment_readiness(deployment(availableReplicas=0), [], [a_pod(waiting)])
+    said = deployment_readiness(deployment(availableReplicas=0), [a_pod(waiting)], serves=False)
     assert said.message == "Its instances are being started"
 
 

@@ -100,6 +100,14 @@ async def test_a_pod_that_leaves_is_noticed(cluster):
         await until_reasons(cluster, one="Ready", chat="ResourceReady")
 
 
+async def test_a_pod_that_gateways_do_not_find_does_not_count(cluster):
+    async with kept(cluster):
+        await ready(cluster, "one")
+        given = cluster.slice_of("one")
+        cluster.put(*SLICES, {**given, "ports": [*given["ports"], {"name": "x", "port": 1}]})
+        await until_reasons(cluster, one="Progressing")
+
+
 async def test_why_a_pod_does_not_start_is_said(cluster):
     async with kept(cluster):
         cluster.add(a_model())
