@@ -54,6 +54,9 @@ _SLEEPS: Final = (1, 30)
 _PENDING: Final = Readiness("Pending", "Its Deployment is about to be created")
 _CHANGING: Final = Readiness("Progressing", "Its Deployment is about to be changed")
 
+#: Members of a pod's metadata that a change of its annotations changes, too.
+_NOT_READ: Final = frozenset({"annotations", "managedFields", "resourceVersion"})
+
 #: Statuses of refusals that only another spec can change.
 _FOR_GOOD: Final = frozenset({400, 422})
 
@@ -86,7 +89,7 @@ class ClusterEndpoints:
         objects: the objects of the namespace.
 
     Attributes:
-        on_pod_change: called when a pod of a DeployedModel has changed.
+        on_pod_change: called when a pod of a DeployedModel has changed, but for its annotations.
     """
 
     def __init__(
@@ -154,6 +157,8 @@ class ClusterEndpoints:
     def _pod_changed(
         self, key: ObjectKey, now: ClusterObject | None, before: ClusterObject | None
     ) -> None:
+        if now is not None and before is not None and _read(now) == _read(before):
+            return  # such as by BusyPods, for many pods at once
         self._changed(key, now, before)
         self.on_pod_change()
 
@@ -292,6 +297,12 @@ class ClusterEndpoints:
             return find_instances(service, slices, loopback=self._is_local).has_ready
         except ServiceRefused:
             return False
+
+
+def _read(pod: ClusterObject) -> ClusterObject:
+    """Return what matters of a pod: all but its annotations, and what changes with them."""
+    metadata = {key: each for key, each in pod["metadata"].items() if key not in _NOT_READ}
+    return {**pod, "metadata": metadata}
 
 
 def _labelled(copy: WatchedCollection, label: str, value: str) -> Iterator[ClusterObject]:

@@ -19,6 +19,10 @@ GATEWAYS_THAT_AGREE: Final = 2
 #: (REPORT_RENEWAL in gateway/discovery/limits.py).
 REPORT_LIFETIME: Final = 30.0
 
+#: Seconds from a change of reports, pods or gateways until it is looked at, so that a burst of
+#: changes costs one look.
+LOOK_DELAY: Final = 0.05
+
 #: If more pods than this are reported, and more than half of all, none is deleted: the network is
 #: at fault. Kubernetes' node controller has the same rule, for two nodes and 55 % of them.
 DISRUPTION_PODS: Final = 2

@@ -30,12 +30,13 @@ from partway.gateway.operator.limits import (
     DELETION_SHARE,
     DELETION_WINDOW,
     DISRUPTION_PODS,
+    LOOK_DELAY,
     RETRY_INTERVAL,
     UNREACHABLE_NODE_TIME,
 )
 from partway.gateway.operator.model_deployments import UNREACHABLE_LABEL
 from partway.gateway.timing.clock import Clock
-from partway.gateway.timing.deadlines import set_or_over
+from partway.gateway.timing.deadlines import pause, set_or_over
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.operator")
@@ -134,6 +135,7 @@ class UnreachablePods:
                 await set_or_over(self._news, self._clock, wait)
             else:
                 await self._news.wait()
+            await pause(self._clock, LOOK_DELAY)
 
     def _retry(self) -> float:
         return self._clock.time() + RETRY_INTERVAL

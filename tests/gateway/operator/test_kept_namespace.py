@@ -11,6 +11,7 @@ from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.kept_namespace import PodSettings
 from partway.gateway.operator.model_deployments import ModelDataAccess
 from partway.gateway.operator.model_faults import model_faults
+from partway.gateway.operator.unreachable_pods import UnreachablePods
 from tests.gateway.cluster.fake_api_server import failure
 from tests.gateway.fleet.statuses import a_variant, an_instance
 from tests.gateway.fleet.statuses import an_endpoint as gateway_endpoint
@@ -596,6 +597,31 @@ async def test_pods_that_gateways_cannot_reach(cluster):
         await eventually(lambda: len(followed(keeping)["unreachablepods"].objects) == 2)
         cluster.put(*PODS, a_running_pod("a"))
         await eventually(lambda: not cluster.all(*PODS))
+
+
+async def test_annotations_of_a_pod_are_no_news(cluster, monkeypatch):
+    looks = []
+    monkeypatch.setattr(UnreachablePods, "look", lambda self: looks.append(self))
+
+    async with kept(cluster, PodSettings(gateways="gateways")) as keeping:
+        await eventually(lambda: "unreachablepods" in followed(keeping))
+
+        async def looks_after(pod) -> int:
+            looks.clear()
+            version = cluster.put(*PODS, pod)["metadata"]["resourceVersion"]
+            pods = followed(keeping)["pods"].objects
+            await eventually(
+                lambda: [each["metadata"]["resourceVersion"] for each in pods.values()] == [version]
+            )
+            return len(looks)
+
+        pod = a_running_pod("a")
+        metadata = {**pod["metadata"], "managedFields": ["x"], "annotations": {"x": "y"}}
+        assert await looks_after(pod) == 1
+        assert await looks_after({**pod, "metadata": metadata}) == 0
+        metadata["labels"] |= {"partway.dev/unreachable": "true"}
+        assert await looks_after({**pod, "metadata": metadata}) == 1
+        assert await looks_after({**pod, "metadata": metadata, "status": {}}) == 1
 
 
 async def test_without_the_gateways_service_no_report_is_read(cluster):

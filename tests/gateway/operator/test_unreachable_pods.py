@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,11 @@ from partway.gateway.cluster.answers import Collection
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.cluster_settings import ClusterSettings
 from partway.gateway.cluster.watched_collection import WatchedCollection
+from partway.gateway.operator.counted_reports import CountedReports
 from partway.gateway.operator.gateway_pods import GatewayPods
 from partway.gateway.operator.limits import (
     DELETION_WINDOW,
+    LOOK_DELAY,
     REPORT_LIFETIME,
     UNREACHABLE_NODE_TIME,
 )
@@ -33,7 +37,7 @@ from tests.gateway.operator.a_cluster import (
     gateways_slice,
     names_of,
 )
-from tests.gateway.streams.fakes import FakeClock
+from tests.gateway.streams.fakes import FakeClock, FakeTimer
 
 LABEL = "partway.dev/unreachable"
 
@@ -63,11 +67,23 @@ def test_when_the_network_is_at_fault():
     ]  # fmt: skip
 
 
+class StandingClock(FakeClock):
+    """Stands still, but for the moment before each look, unless that is to be seen."""
+
+    delays = False
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> FakeTimer:
+        timer = super().call_later(delay, callback, *args)
+        if delay == LOOK_DELAY and not self.delays:
+            asyncio.get_running_loop().call_soon(lambda: timer.cancelled or timer.callback())
+        return timer
+
+
 class Watched:
     """The deleter of a cluster's unreachable pods, on a clock that stands still."""
 
     def __init__(self, cluster: PlayedCluster) -> None:
-        self.cluster, self.clock = cluster, FakeClock()
+        self.cluster, self.clock = cluster, StandingClock()
         self.server = ApiServer(ClusterSettings(cluster.url, "default"), self.clock)
         self.gateways = GatewayPods(self.server, "gateways", SLICES[0], self.clock)
         pods = Collection(*PODS, "default", "partway.dev/model")
@@ -153,6 +169,26 @@ async def test_a_pod_that_two_gateways_report_is_labelled_and_deleted(watched):
     patch, delete = [each for each in watched.cluster.asked if each.method != "GET"]
     assert patch.body == {"metadata": {"uid": "uid-of-a", "labels": {LABEL: "true"}}}
     assert delete.body["preconditions"] == {"uid": "uid-of-a"}
+
+
+async def test_a_burst_of_changes_costs_one_look(watched, monkeypatch):
+    looks = []
+
+    def agreed(self, gateways):
+        looks.append(len(self.copy.objects))
+        return []
+
+    monkeypatch.setattr(CountedReports, "agreed", agreed)
+    await watched.start()
+    await eventually(lambda: looks)
+    watched.clock.delays = True
+    looks.clear()
+    watched.report(*map(str, range(50)))
+    await eventually(lambda: len(watched.unreachable.reports.copy.objects) == 100)
+    assert len(looks) <= 1
+    await watched.pass_time(LOOK_DELAY)
+    await eventually(lambda: looks[-1:] == [100])
+    assert len(looks) <= 2
 
 
 async def test_few_are_deleted_at_a_time(watched):
