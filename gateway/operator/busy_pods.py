@@ -120,11 +120,12 @@ class BusyPods:
     async def _work(self) -> None:
         await self._gateways.slices.listed.wait()
         while True:
+            begun = self._clock.time()
             try:
                 await self._read_and_annotate()
             except Exception:  # of a form that nobody foresaw: the next round may succeed
                 log.exception(LogLine("pods could not be annotated"))
-            await pause(self._clock, STREAMS_INTERVAL)
+            await pause(self._clock, max(0.0, begun + STREAMS_INTERVAL - self._clock.time()))
 
     async def _read_and_annotate(self) -> None:
         gateways = self._gateways.found(NO_PORT).instances
@@ -194,8 +195,8 @@ class BusyPods:
         self._costs.keep_only(uids)
         self._failed &= uids
         for change in self._most_urgent(self._changes(pods, now)):
-            if not await self._write(change):
-                return
+            if not await self._write(change) or self._clock.time() >= now + STREAMS_INTERVAL:
+                return  # the next round has fresh figures
 
     def _model_pods(self) -> Iterator[_Pod]:
         there = {

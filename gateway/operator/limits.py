@@ -52,7 +52,8 @@ FETCH_MEMORY: Final = "512Mi"
 # Kubernetes asks writers of deletion costs not to write often, since each write goes to all that
 # watch pods. So costs are powers of two, fall late, and few are written at a time.
 
-#: Seconds between two reads of the gateways' open streams.
+#: Seconds between two reads of the gateways' open streams. A round of annotations ends after this
+#: time, so that the next one has fresh figures.
 STREAMS_INTERVAL: Final = 10.0
 
 #: Seconds for a gateway's page of metrics, its bytes, and the gateways that are read at a time. A

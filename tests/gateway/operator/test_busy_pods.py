@@ -232,6 +232,25 @@ async def test_few_are_written_at_a_time_and_first_streams_first(busy, monkeypat
     ]  # fmt: skip
 
 
+async def test_a_round_whose_writes_take_long_ends_and_the_next_one_has_fresh_figures(busy):
+    busy.have("a", "b", "c")
+    busy.gateways.streams = {"g": {"a": 4, "b": 2, "c": 1}}
+    await busy.have_gateways(g=DRAINS)
+    await eventually(lambda: len(busy.pods.objects) == 3)
+
+    def slow(asked: Asked) -> None:
+        if asked.method == "PATCH":
+            busy.clock.advance(STREAMS_INTERVAL / 2)
+            busy.gateways.streams = {"g": {"a": 4, "b": 2, "c": 8}}
+
+    busy.cluster.fault = slow
+    busy.busy.start()
+    await eventually(lambda: busy.costs() == {"a": "4", "b": "2"} and busy.clock.armed)
+    busy.clock.advance(0)
+    await eventually(lambda: "c" in busy.costs())
+    assert busy.costs() == {"a": "4", "b": "2", "c": "8"}
+
+
 async def test_a_pod_whose_change_fails_holds_up_no_other(busy, caplog):
     busy.have("a", "b", "c")
     busy.gateways.streams = {"g": {"a": 4, "b": 2, "c": 1}}
