@@ -15,7 +15,11 @@ from partway.gateway.cluster.answers import (
 )
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.watched_collection import ObjectKey, WatchedCollection
-from partway.gateway.operator.limits import GATEWAYS_THAT_AGREE, REPORT_LIFETIME
+from partway.gateway.operator.limits import (
+    GATEWAYS_THAT_AGREE,
+    REMOVED_AT_ONCE,
+    REPORT_LIFETIME,
+)
 from partway.gateway.timing.clock import Clock
 
 
@@ -73,13 +77,14 @@ class CountedReports:
         return min(self._ends.values(), default=None)
 
     async def remove_old(self) -> None:
-        """Remove the reports that are over, unless they are renewed meanwhile.
+        """Remove some reports that are over, unless they are renewed meanwhile.
 
         Raises:
             ClusterError: as :meth:`ApiServer.delete`.
         """
         now = self._clock.time()
-        for key in [key for key, end in self._ends.items() if end <= now]:
+        over = [key for key, end in self._ends.items() if end <= now]
+        for key in over[:REMOVED_AT_ONCE]:
             old = self.copy.objects.get(key)
             if old is None:
                 continue  # it went meanwhile

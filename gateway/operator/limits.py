@@ -19,6 +19,9 @@ GATEWAYS_THAT_AGREE: Final = 2
 #: (REPORT_RENEWAL in gateway/discovery/limits.py).
 REPORT_LIFETIME: Final = 30.0
 
+#: Old reports that are removed before the operator looks at pods again.
+REMOVED_AT_ONCE: Final = 10
+
 #: Seconds from a change of reports, pods or gateways until it is looked at, so that a burst of
 #: changes costs one look.
 LOOK_DELAY: Final = 0.05

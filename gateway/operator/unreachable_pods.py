@@ -141,7 +141,7 @@ class UnreachablePods:
         return self._clock.time() + RETRY_INTERVAL
 
     async def _tidy(self) -> float | None:
-        """Remove old reports; return when others may be old."""
+        """Remove some old reports; return when others may be old."""
         try:
             await self.reports.remove_old()
         except ClusterError as error:

@@ -8,6 +8,7 @@ import pytest
 
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.cluster_settings import ClusterSettings
+from partway.gateway.operator import counted_reports
 from partway.gateway.operator.counted_reports import CountedReports, ReportedPod, agreed
 from partway.gateway.operator.limits import REPORT_LIFETIME
 from tests.gateway.fleet.waiting import eventually, soon
@@ -112,3 +113,13 @@ async def test_an_old_report_is_removed_unless_it_is_renewed(counted, cluster):
     await eventually(lambda: len(counted.reports.copy.objects) == 1)
     await counted.put("b.g", "b.h")
     assert counted.agreed() == [B]
+
+
+async def test_few_old_ones_are_removed_at_a_time(counted, cluster, monkeypatch):
+    monkeypatch.setattr(counted_reports, "REMOVED_AT_ONCE", 1)
+    await counted.start()
+    await counted.put("a.g", "b.g")
+    counted.clock.advance(REPORT_LIFETIME)
+    await soon(counted.reports.remove_old())
+    assert names_of(cluster.all(*REPORTS)) == ["b.g"]
+    assert counted.reports.next_end() == counted.clock.now
