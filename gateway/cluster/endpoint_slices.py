@@ -20,6 +20,9 @@ SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _MANAGER_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
 _OWN_MANAGER: Final = "endpointslice-controller.k8s.io"
 
+#: Selects the slices that Kubernetes' own controller writes. It corrects them if others do.
+KUBERNETES_SLICES: Final = f"{_MANAGER_LABEL}={_OWN_MANAGER}"
+
 #: Stands for a port if no pod is called, so that all slices count, whatever their ports are.
 NO_PORT: Final = 0
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from partway.gateway.cluster.answers import (
     ClusterAway,
     ClusterError,
+    ClusterObject,
     NoSuchObject,
     WriteConflict,
 )
@@ -30,7 +31,12 @@ from partway.gateway.operator.deletion_costs import (
 )
 from partway.gateway.operator.gateway_pages import GatewayPages, GatewayRefuses, GatewaySilent
 from partway.gateway.operator.gateway_pods import GatewayPods
-from partway.gateway.operator.limits import ANNOTATED_AT_ONCE, READS_AT_ONCE, STREAMS_INTERVAL
+from partway.gateway.operator.limits import (
+    ANNOTATED_AT_ONCE,
+    MAX_GATEWAYS,
+    READS_AT_ONCE,
+    STREAMS_INTERVAL,
+)
 from partway.gateway.operator.open_streams import NO_STREAMS, GatewayStreams, ToldStreams
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause, side_by_side
@@ -139,14 +145,18 @@ class BusyPods:
         self._told.know([each.key for each in gateways], now)
         with_port = self._gateways.found(None)
         self._note_trouble(with_port.trouble)
-        waiting = [*with_port.instances]
+        waiting = [*with_port.instances[:MAX_GATEWAYS]]
         reasons = {each.key: with_port.trouble for each in gateways}  # of those without a port
+        too_many = f"there are {len(gateways)} gateways; the operator reads {MAX_GATEWAYS}"
+        reasons |= {each.key: too_many for each in with_port.instances[MAX_GATEWAYS:]}
+        pods = self._known_pods().keys()
 
         async def read_some() -> None:
             while waiting:
                 gateway = waiting.pop()
                 try:
-                    self._told.tell(gateway.key, await self._streams_of(gateway), now)
+                    streams = await self._streams_of(gateway)
+                    self._told.tell(gateway.key, streams.of_pods(pods), now)
                 except GatewaySilent as error:
                     reasons[gateway.key] = str(error)
 
@@ -198,14 +208,17 @@ class BusyPods:
             if not await self._write(change) or self._clock.time() >= now + STREAMS_INTERVAL:
                 return  # the next round has fresh figures
 
-    def _model_pods(self) -> Iterator[_Pod]:
-        there = {
+    def _known_pods(self) -> dict[str, ClusterObject]:
+        """Return the metadata of DeployedModels' pods, by their short ids."""
+        return {
             short_id(each["metadata"]["name"], each["metadata"]["uid"]): each["metadata"]
             for each in self._pods.objects.values()
         }
-        streams = self._told.by_pod(there.keys())
+
+    def _model_pods(self) -> Iterator[_Pod]:
+        streams = self._told.by_pod()
         least = 1 if self.unknown else 0
-        for key, metadata in there.items():
+        for key, metadata in self._known_pods().items():
             if not metadata.get("deletionTimestamp"):
                 annotations = metadata.get("annotations") or {}
                 count = max(streams[key], least)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from partway.gateway.cluster.answers import Collection
 from partway.gateway.cluster.api_server import ApiServer
 from partway.gateway.cluster.endpoint_slices import (
+    KUBERNETES_SLICES,
     NO_PORT,
     SERVICE_LABEL,
     InstancesFound,
@@ -29,9 +30,9 @@ def place_of(service: str, namespace: str) -> tuple[str, str]:
 
 
 class GatewayPods:
-    """Follows the slices of the Service of all gateways.
+    """Follows the slices of the Service of all gateways, as Kubernetes' own controller writes them.
 
-    While the API server is away, the last slices stay.
+    A slice of another writer names no gateway. While the API server is away, the last slices stay.
 
     Args:
         service: NAME or NAMESPACE/NAME; by default in the server's own namespace.
@@ -40,7 +41,7 @@ class GatewayPods:
     Attributes:
         on_change: called after each change.
         service: as it was given.
-        slices: the slices of that Service alone.
+        slices: those slices of that Service alone.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class GatewayPods:
         self.service = service
         namespace, self._name = place_of(service, server.settings.namespace)
         self._is_local = server.settings.is_local
-        labels = f"{SERVICE_LABEL}={self._name}"
+        labels = f"{SERVICE_LABEL}={self._name},{KUBERNETES_SLICES}"
         collection = Collection(slices, "endpointslices", namespace, labels)
         self.slices = WatchedCollection(server, collection, clock, lambda *_: self.on_change())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,6 +32,19 @@ class GatewayStreams:
 
     total: int = 0
     by_instance: Mapping[str, int] = field(default_factory=dict)
+
+    def of_pods(self, pods: Container[str]) -> GatewayStreams:
+        """Return the same total, and the streams of these pods alone, by their short ids.
+
+        So no page fills the memory.
+        """
+        by_pod: Counter[str] = Counter()
+        for instance, streams in self.by_instance.items():
+            # A pod that an endpoint has twice, such as after a change, has a number behind it.
+            pod = instance if instance in pods else instance.rpartition("-")[0]
+            if pod in pods:
+                by_pod[pod] += streams
+        return GatewayStreams(self.total, by_pod)
 
 
 NO_STREAMS: Final = GatewayStreams()
@@ -104,13 +117,9 @@ class ToldStreams:
         """Return the gateways whose streams are unknown."""
         return {key for key, told in self._told.items() if now - told.at > LAST_STREAMS_COUNT}
 
-    def by_pod(self, pods: Collection[str]) -> Counter[str]:
+    def by_pod(self) -> Counter[str]:
         """Return the sums of all gateways, for pods by their short ids."""
         sums: Counter[str] = Counter()
         for told in self._told.values():
-            for instance, streams in told.streams.by_instance.items():
-                # A pod that an endpoint has twice, such as after a change, has a number behind it.
-                pod = instance if instance in pods else instance.rpartition("-")[0]
-                if pod in pods:
-                    sums[pod] += streams
+            sums.update(told.streams.by_instance)
         return sums

@@ -78,11 +78,19 @@ def a_report(pod: str, gateway: str, uid: str = "") -> JsonObject:
     return {"metadata": {"name": f"{pod}.{gateway}"}, "spec": {**spec, "renewed": renewed}}
 
 
+def labels_of_slice(service: str) -> dict[str, str]:
+    """Those that Kubernetes' own controller gives."""
+    return {
+        "kubernetes.io/service-name": service,
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    }
+
+
 def gateways_slice(*gateways: str) -> JsonObject:
     """The slice of the Service ``gateways``, with ready pods."""
     targets = [{"kind": "Pod", "name": each, "uid": f"uid-of-{each}"} for each in gateways]
     return {
-        "metadata": {"name": "gateways-1", "labels": {"kubernetes.io/service-name": "gateways"}},
+        "metadata": {"name": "gateways-1", "labels": labels_of_slice("gateways")},
         "addressType": "IPv4",
         "endpoints": [
             {"addresses": [f"10.1.0.{number}"], "targetRef": target}
@@ -152,7 +160,7 @@ class PlayedCluster(FakeApiServer):
 
 def a_slice(service: str, *ready: bool | None) -> JsonObject:
     return {
-        "metadata": {"name": f"{service}-abcde", "labels": {"kubernetes.io/service-name": service}},
+        "metadata": {"name": f"{service}-abcde", "labels": labels_of_slice(service)},
         "addressType": "IPv4",
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
         "endpoints": [

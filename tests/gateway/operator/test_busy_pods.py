@@ -181,6 +181,19 @@ async def test_a_gateway_without_a_process_has_no_streams(busy):
     assert busy.busy.unknown == {"g"}
 
 
+async def test_gateways_beyond_the_limit_count_as_silent(busy, caplog, monkeypatch):
+    monkeypatch.setattr(busy_pods, "MAX_GATEWAYS", 1)
+    busy.have("a")
+    busy.gateways.streams = {"g": {}, "h": {}}
+    await busy.have_gateways(g=READY, h=READY)
+    await eventually(lambda: busy.pods.objects)
+    busy.busy.start()
+    await busy.until_read()
+    await busy.rounds(LAST_STREAMS_COUNT + STREAMS_INTERVAL)
+    assert (busy.costs(), busy.busy.unknown) == ({"a": "1"}, {"h"})
+    assert "there are 2 gateways; the operator reads 1" in caplog.text
+
+
 async def test_gateways_pods_have_costs_alone(busy):
     for name in ("g", "h"):
         pod = {"metadata": {"name": name, "uid": f"uid-of-{name}", "annotations": {"own": "x"}}}

@@ -68,16 +68,21 @@ def test_the_page_of_something_else(page):
         open_streams(page)
 
 
+def test_the_streams_of_known_pods():
+    told = {"a-1-00000001": 4, "a-1-00000001-2": 1, "of-others": 4, "b-00000002-2": 1}
+    known = GatewayStreams(10, told).of_pods({"a-1-00000001", "b-00000002", "c-00000003"})
+    assert known == GatewayStreams(10, {"a-1-00000001": 5, "b-00000002": 1})
+
+
 def test_the_streams_of_all_gateways_are_summed():
     told = ToldStreams()
     told.know(["g", "h", "i"], 0)
-    told.tell("g", GatewayStreams(9, {"a-1-00000001": 4, "a-1-00000001-2": 1, "of-others": 4}), 0)
-    told.tell("h", GatewayStreams(3, {"a-1-00000001": 2, "b-00000002-2": 1}), 0)
-    pods = {"a-1-00000001", "b-00000002", "c-00000003"}
-    assert told.by_pod(pods) == {"a-1-00000001": 7, "b-00000002": 1}
+    told.tell("g", GatewayStreams(9, {"a": 5}), 0)
+    told.tell("h", GatewayStreams(3, {"a": 2, "b": 1}), 0)
+    assert told.by_pod() == {"a": 7, "b": 1}
     assert told.of("g").total == 9
     told.know(["h"], 0)  # one that is gone has no streams
-    assert told.by_pod(pods) == {"a-1-00000001": 2, "b-00000002": 1}
+    assert told.by_pod() == {"a": 2, "b": 1}
 
 
 def test_the_last_streams_count_for_a_while():
@@ -90,7 +95,7 @@ def test_the_last_streams_count_for_a_while():
     assert told.unknown(LAST_STREAMS_COUNT + 11) == {"g", "new"}
     told.tell("new", NO_STREAMS, LAST_STREAMS_COUNT + 11)
     assert told.unknown(LAST_STREAMS_COUNT + 11) == {"g"}
-    assert told.by_pod({"a"}) == {"a": 1}
+    assert told.by_pod() == {"a": 1}
 
 
 def test_a_new_leader_waits_for_all_gateways_before_a_pod_is_idle():

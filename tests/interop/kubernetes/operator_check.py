@@ -362,8 +362,12 @@ def test_objects_that_the_schema_lets_through(operators: Operators, applied: App
 def have_gateways(operators: Operators, *pods: str) -> None:
     """Have the slice of the gateways' Service, as if these were its ready pods."""
     path = f"/apis/discovery.k8s.io/v1beta1/namespaces/{operators.namespace}/endpointslices"
+    labels = {
+        "kubernetes.io/service-name": GATEWAYS,
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    }
     made = {
-        "metadata": {"name": GATEWAYS, "labels": {"kubernetes.io/service-name": GATEWAYS}},
+        "metadata": {"name": GATEWAYS, "labels": labels},
         "addressType": "IPv4",
         "endpoints": [
             {"addresses": [f"10.0.0.{number}"], "targetRef": {"kind": "Pod", "name": pod}}
