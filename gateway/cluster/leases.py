@@ -46,7 +46,7 @@ class Leadership:
         wall_clock: returns epoch seconds, for people who read the Lease.
 
     Attributes:
-        is_first: whether this process made the Lease, so that no other one has acted before.
+        follows_another: whether another process may have acted since this one did, or before it.
         is_known: whether the lease was read or made once.
     """
 
@@ -64,7 +64,7 @@ class Leadership:
         self._identity = identity
         self._clock = clock
         self._wall_clock = wall_clock
-        self.is_first = False
+        self.follows_another = True
         self.is_known = False
         self._good_until = 0.0
         self._seen = ""
@@ -141,11 +141,10 @@ class Leadership:
 
     async def _tried(self) -> ClusterObject | None:
         """Take the lease if it is free; return None if another one holds it."""
-        self.is_first = False
         try:
             found = await self._server.get(self._leases, self._name, seconds=LEASE_REQUEST)
         except NoSuchObject:
-            self.is_first = True
+            self.follows_another = False
             made = {
                 "apiVersion": _API_VERSION,
                 "kind": "Lease",
@@ -161,6 +160,7 @@ class Leadership:
         if version != self._seen:
             self._seen, self._seen_at = version, self._clock.time()
         holder = spec.get("holderIdentity")
+        self.follows_another = holder != self._identity
         is_over = self._clock.time() - self._seen_at >= LEASE_DURATION
         if holder and holder != self._identity and not is_over:
             self._tell(f"{holder} leads")

@@ -11,6 +11,7 @@ from partway.gateway.operator.busy_pods import BusyPods
 from partway.gateway.operator.cluster_endpoints import ClusterEndpoints
 from partway.gateway.operator.gateway_pages import GatewayPages
 from partway.gateway.operator.gateway_pods import GatewayPods
+from partway.gateway.operator.recent_deletions import RecentDeletions
 from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import Clock
 
@@ -21,7 +22,7 @@ class GatewayFollowers:
     Args:
         service: the Service of all gateways, NAME or NAMESPACE/NAME.
         endpoints: those whose pods gateways reach; prepared.
-        is_first: whether no other process has acted before.
+        deletions: of unreachable pods.
     """
 
     def __init__(
@@ -29,13 +30,12 @@ class GatewayFollowers:
         server: ApiServer,
         service: str,
         endpoints: ClusterEndpoints,
+        deletions: RecentDeletions,
         clock: Clock,
-        *,
-        is_first: bool,
     ) -> None:
         pods = endpoints.pods
         self._gateways = GatewayPods(server, service, endpoints.slices_version, clock)
-        self._unreachable = UnreachablePods(server, pods, self._gateways, clock, is_first=is_first)
+        self._unreachable = UnreachablePods(server, pods, self._gateways, deletions, clock)
         self._busy = BusyPods(server, pods, self._gateways, GatewayPages(clock), clock)
         endpoints.on_pod_change = self._unreachable.look
         self._gateways.on_change = self._unreachable.look

@@ -18,6 +18,7 @@ from partway.gateway.operator.gateway_followers import GatewayFollowers
 from partway.gateway.operator.limits import RETRY_INTERVAL
 from partway.gateway.operator.model_deployments import ModelDataAccess
 from partway.gateway.operator.model_faults import model_faults
+from partway.gateway.operator.recent_deletions import RecentDeletions
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
@@ -45,7 +46,7 @@ class KeptNamespace:
 
     Args:
         wall_clock: returns epoch seconds.
-        is_first: whether no other process has kept it before.
+        deletions: of unreachable pods; none by default.
     """
 
     def __init__(
@@ -54,8 +55,7 @@ class KeptNamespace:
         settings: PodSettings,
         clock: Clock,
         wall_clock: Callable[[], float],
-        *,
-        is_first: bool = True,
+        deletions: RecentDeletions | None = None,
     ) -> None:
         self._server = server
         self._settings = settings
@@ -71,7 +71,7 @@ class KeptNamespace:
         self._controller = EndpointController(
             self._objects, self._endpoints, clock, wall_clock, settings.domain
         )
-        self._is_first = is_first
+        self._deletions = deletions or RecentDeletions(clock)
         self._copies: tuple[WatchedCollection, ...] = ()
         self._followers: GatewayFollowers | None = None
 
@@ -118,8 +118,8 @@ class KeptNamespace:
             self._server,
             self._settings.gateways,
             self._endpoints,
+            self._deletions,
             self._clock,
-            is_first=self._is_first,
         )
         followers.start()
         return followers

@@ -12,6 +12,7 @@ from partway.gateway.cluster.cluster_settings import ClusterSettings
 from partway.gateway.cluster.leases import Leadership
 from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.kept_namespace import KeptNamespace, PodSettings
+from partway.gateway.operator.recent_deletions import RecentDeletions
 from partway.gateway.timing.clock import Clock
 
 #: The name of the Lease, one in each namespace.
@@ -36,6 +37,7 @@ class Operator:
         self._clock = clock
         self._wall_clock = wall_clock
         self._kept: KeptNamespace | None = None
+        self._deletions = RecentDeletions(clock)
         # The lease has connections of its own: no other request delays a renewal.
         self._lease_server = ApiServer(cluster, clock)
         identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -73,9 +75,10 @@ class Operator:
             await self._lease_server.aclose()
 
     async def _keep(self) -> None:
+        if self.leadership.follows_another:
+            self._deletions.follow_another()
         self._kept = KeptNamespace(
-            *(self._server, self._settings, self._clock, self._wall_clock),
-            is_first=self.leadership.is_first,
+            self._server, self._settings, self._clock, self._wall_clock, self._deletions
         )
         try:
             await self._kept.run()

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from partway.gateway.cluster.answers import (
@@ -27,24 +25,18 @@ from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.operator.counted_reports import CountedReports
 from partway.gateway.operator.gateway_pods import GatewayPods
 from partway.gateway.operator.limits import (
-    DELETION_SHARE,
-    DELETION_WINDOW,
     DISRUPTION_PODS,
     LOOK_DELAY,
     RETRY_INTERVAL,
     UNREACHABLE_NODE_TIME,
 )
 from partway.gateway.operator.model_deployments import UNREACHABLE_LABEL
+from partway.gateway.operator.recent_deletions import RecentDeletions
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause, set_or_over
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.operator")
-
-
-def most_deletions(pods: int) -> int:
-    """Return how many of so many pods may be deleted in DELETION_WINDOW."""
-    return max(1, int(pods * DELETION_SHARE))
 
 
 def is_disruption(reported: int, pods: int) -> bool:
@@ -74,7 +66,7 @@ class UnreachablePods:
     Args:
         pods: the pods of DeployedModels. Each of their changes must be told to :meth:`look`.
         gateways: those whose reports count. Their changes likewise.
-        is_first: whether no other process can have deleted pods in the last DELETION_WINDOW.
+        deletions: those that have been made.
 
     Attributes:
         reports: those that are counted.
@@ -85,9 +77,8 @@ class UnreachablePods:
         server: ApiServer,
         pods: WatchedCollection,
         gateways: GatewayPods,
+        deletions: RecentDeletions,
         clock: Clock,
-        *,
-        is_first: bool,
     ) -> None:
         self._server = server
         self._pods = pods
@@ -95,8 +86,7 @@ class UnreachablePods:
         self._clock = clock
         self._news = asyncio.Event()
         self.reports = CountedReports(server, clock, self.look)
-        self._idle_until = -math.inf if is_first else clock.time() + DELETION_WINDOW
-        self._deleted: deque[float] = deque()
+        self._deletions = deletions
         self._turns = itertools.count(1)
         self._last_turns: dict[str, int] = {}  # by model
         self._labelled: dict[str, float] = {}  # since when, by pod uid
@@ -164,7 +154,7 @@ class UnreachablePods:
             return None
         has_failed = False
         for pod in self._in_turn(reported):
-            moment = self._next_deletion(len(own))
+            moment = self._deletions.next(len(own))
             if moment > self._clock.time():
                 self._tell(pod, "a pod is unreachable, but none may be deleted yet")
                 return moment
@@ -195,28 +185,20 @@ class UnreachablePods:
             left.remove(pod)
             yield pod
 
-    def _next_deletion(self, pods: int) -> float:
-        """Return when another of so many pods may be deleted, by the clock."""
-        while self._deleted and self._deleted[0] <= self._clock.time() - DELETION_WINDOW:
-            self._deleted.popleft()
-        if len(self._deleted) < most_deletions(pods):
-            return self._idle_until
-        return max(self._idle_until, self._deleted[0] + DELETION_WINDOW)
-
     async def _delete(self, pod: ClusterObject) -> None:
         """Label a pod, so that its successor is put on another node, and delete it.
 
         A deletion counts also if its answer is lost.
         """
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        self._deleted.append(self._clock.time())
+        self._deletions.count()
         try:
             await self._label(pod, "true")
             await self._server.delete(self._pods.collection, name, uid=uid)
         except ClusterAway:
             raise
         except ClusterError as error:
-            self._deleted.pop()
+            self._deletions.take_back()
             if isinstance(error, NoSuchObject | WriteConflict):
                 return  # it is gone, or another one has its name
             raise

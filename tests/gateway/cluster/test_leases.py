@@ -128,7 +128,7 @@ async def test_after_a_leaders_death_another_takes_over_in_time(server, candidat
     assert LEASE_DURATION <= seconds <= 12
     assert spec(server)["holderIdentity"] == "two"
     assert spec(server)["leaseTransitions"] == 1
-    assert [each.leadership.is_first for each in (one, two)] == [True, False]
+    assert [each.leadership.follows_another for each in (one, two)] == [False, True]
     # The dead one was only stopped: it finds out before it changes anything.
     one.clock.advance(seconds)
     with pytest.raises(ClusterAway, match="does not hold the lease any more"):
@@ -151,7 +151,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_begin(server,
     await eventually(lambda: not one.works)
     server.fault = lambda asked: None
     await eventually(lambda: one.works or one.clock.advance(LEASE_LOOK))
-    assert not one.leadership.is_first
+    assert not one.leadership.follows_another, "the lease was its own in between"
 
 
 async def test_a_leader_whose_lease_was_taken_stops_at_once(server, candidates):
@@ -162,6 +162,8 @@ async def test_a_leader_whose_lease_was_taken_stops_at_once(server, candidates):
     await step(server, one, LEASE_RENEWAL)
     await eventually(lambda: not one.works)
     assert not one.leadership.is_held
+    await eventually(lambda: one.works or one.clock.advance(LEASE_LOOK))
+    assert one.leadership.follows_another
 
 
 async def test_a_renewal_that_was_made_though_its_answer_was_lost(server, candidates):

@@ -78,6 +78,16 @@ def a_report(pod: str, gateway: str, uid: str = "") -> JsonObject:
     return {"metadata": {"name": f"{pod}.{gateway}"}, "spec": {**spec, "renewed": renewed}}
 
 
+def a_running_pod(name: str) -> JsonObject:
+    """One that a DeployedModel's Deployment has made."""
+    owner = {"kind": "ReplicaSet", "name": "one-5d4f", "uid": "set", "controller": True}
+    metadata = {"labels": {"partway.dev/model": "one"}, "ownerReferences": [owner]}
+    return {
+        "metadata": {**metadata, "name": name, "uid": f"uid-of-{name}"},
+        "status": {"phase": "Running"},
+    }
+
+
 def labels_of_slice(service: str) -> dict[str, str]:
     """Those that Kubernetes' own controller gives."""
     return {

@@ -30,6 +30,7 @@ from tests.gateway.operator.a_cluster import (
     PlayedCluster,
     a_model,
     a_report,
+    a_running_pod,
     an_endpoint,
     annotated,
     deployed_model,
@@ -570,15 +571,6 @@ async def test_killed_at_every_write_it_ends_the_same(anyio_backend, no_leaks):
                 await life(cluster)
                 await killer.aclose()
                 assert cluster.made() == expected, f"killed at {writes[number - 1]}"
-
-
-def a_running_pod(name: str):
-    owner = {"kind": "ReplicaSet", "name": "one-5d4f", "uid": "set", "controller": True}
-    metadata = {"labels": {"partway.dev/model": "one"}, "ownerReferences": [owner]}
-    return {
-        "metadata": {**metadata, "name": name, "uid": f"uid-of-{name}"},
-        "status": {"phase": "Running"},
-    }
 
 
 def followed(keeping: Keeping) -> Mapping[str, WatchedCollection]:

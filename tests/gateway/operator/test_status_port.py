@@ -18,7 +18,17 @@ from partway.gateway.operator.unreachable_pods import UnreachablePods
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.cluster.fake_api_server import failure
 from tests.gateway.fleet.waiting import eventually, soon
-from tests.gateway.operator.a_cluster import MODELS, NOW, PlayedCluster
+from tests.gateway.operator.a_cluster import (
+    MODELS,
+    NOW,
+    PODS,
+    REPORTS,
+    SLICES,
+    PlayedCluster,
+    a_report,
+    a_running_pod,
+    gateways_slice,
+)
 
 LEASES = ("coordination.k8s.io/v1", "leases")
 
@@ -87,6 +97,23 @@ async def test_one_that_waits_for_the_lease_is_ready(cluster):
     async with running(cluster) as it:
         await it.until_page("/readyz", 200, "ready\n")
         assert not it.operator.copies
+
+
+async def test_one_that_takes_over_from_another_deletes_no_pod_at_first(cluster, caplog):
+    given_back = {"holderIdentity": "", "leaseDurationSeconds": 10}
+    cluster.put(*LEASES, {"metadata": {"name": "partway-operator"}, "spec": given_back})
+    cluster.put(*PODS, a_running_pod("a"))
+    cluster.put(*SLICES, gateways_slice("g", "h"))
+    async with running(cluster) as it:
+        await eventually(
+            lambda: any("unreachable" in str(each.collection) for each in it.operator.copies)
+        )
+        for each in it.operator.copies:
+            await soon(each.listed.wait())
+        for gateway in ("g", "h"):
+            cluster.put(*REPORTS, a_report("a", gateway))
+        await eventually(lambda: "none may be deleted yet" in caplog.text)
+    assert cluster.all(*PODS)
 
 
 async def test_a_task_that_ends_ends_the_operator(cluster, monkeypatch):

@@ -21,10 +21,10 @@ from partway.gateway.operator.limits import (
     REPORT_LIFETIME,
     UNREACHABLE_NODE_TIME,
 )
+from partway.gateway.operator.recent_deletions import RecentDeletions
 from partway.gateway.operator.unreachable_pods import (
     UnreachablePods,
     is_disruption,
-    most_deletions,
 )
 from tests.gateway.cluster.fake_api_server import JsonObject, failure
 from tests.gateway.fleet.waiting import eventually, soon
@@ -54,10 +54,6 @@ def a_pod(name: str, model: str = "one", **status: str) -> JsonObject:
         },
         "status": {"phase": "Running", **status},
     }
-
-
-def test_how_many():
-    assert [most_deletions(count) for count in (0, 1, 19, 20, 100)] == [1, 1, 1, 2, 10]
 
 
 def test_when_the_network_is_at_fault():
@@ -90,6 +86,7 @@ class Watched:
         self.pods = WatchedCollection(self.server, pods, self.clock, lambda *_: self.look())
         self.look: Callable[[], object] = lambda: None
         self.unreachable: UnreachablePods | None = None
+        self.deletions = RecentDeletions(self.clock)
         cluster.put(*SLICES, gateways_slice("g", "h"))
 
     def have(self, *pods: JsonObject) -> None:
@@ -105,8 +102,8 @@ class Watched:
     def left(self) -> list[str]:
         return names_of(self.cluster.all(*PODS))
 
-    async def start(self, *, is_first: bool = True) -> None:
-        made = UnreachablePods(self.server, self.pods, self.gateways, self.clock, is_first=is_first)
+    async def start(self) -> None:
+        made = UnreachablePods(self.server, self.pods, self.gateways, self.deletions, self.clock)
         self.unreachable, self.look = made, made.look
         self.gateways.on_change = made.look
         self.pods.start()
@@ -252,7 +249,8 @@ async def test_none_is_deleted_while_most_are_reported(watched, caplog):
 
 async def test_a_successor_deletes_none_at_first(watched, caplog):
     watched.have(a_pod("a"), a_pod("b"))
-    await watched.start(is_first=False)
+    watched.deletions.follow_another()
+    await watched.start()
     watched.report("a")
     await eventually(lambda: "none may be deleted yet" in caplog.text)
     assert watched.left() == ["a", "b"]
