@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from partway.gateway.cluster.answers import (
@@ -164,7 +164,8 @@ class BusyPods:
             await side_by_side(min(READS_AT_ONCE, len(waiting)), read_some)
         unknown = self._told.unknown(now)
         self._note_unknown(
-            {each.name: reasons[each.key] for each in gateways if each.key in unknown}
+            {each.name for each in gateways},
+            {each.name: reasons[each.key] for each in gateways if each.key in unknown},
         )
 
     async def _streams_of(self, gateway: ServiceInstance) -> GatewayStreams:
@@ -187,14 +188,13 @@ class BusyPods:
         else:
             log.info(LogLine("gateways are found by --gateways", service=service))
 
-    def _note_unknown(self, reasons: Mapping[str, str]) -> None:
+    def _note_unknown(self, there: Collection[str], reasons: Mapping[str, str]) -> None:
         for name in reasons.keys() - self.unknown:
             line = "the streams of a gateway are unknown, so all model pods count as busy"
             log.warning(LogLine(line, gateway=name, reason=reasons[name]))
         for name in self.unknown - reasons.keys():
-            log.info(
-                LogLine("a gateway is asked no more, or tells its streams again", gateway=name)
-            )
+            ends = "tells its streams again" if name in there else "is gone, so it has no streams"
+            log.info(LogLine(f"a gateway {ends}", gateway=name))
         self.unknown = frozenset(reasons)
 
     # --- Annotating ------------------------------------------------------------------------------

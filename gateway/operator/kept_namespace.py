@@ -82,7 +82,7 @@ class KeptNamespace:
 
     @property
     def has_listed(self) -> bool:
-        """Whether everything that it follows has been listed once."""
+        """Whether all that it keeps has been listed once; what gateways tell may come later."""
         return bool(self._copies) and all(each.listed.is_set() for each in self._copies)
 
     @property
@@ -91,7 +91,11 @@ class KeptNamespace:
         return self._followers.silent_gateways if self._followers else 0
 
     async def run(self) -> None:
-        """Keep the namespace until cancelled; the end of a task is a fault, and is raised."""
+        """Keep the namespace until cancelled.
+
+        The end of a task of the gateways' followers is a fault, and is raised. The copies and the
+        controller log an unforeseen exception, and go on.
+        """
         try:
             await self._prepared()
             self._copies = (*self._objects.copies, *self._endpoints.copies)

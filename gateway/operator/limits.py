@@ -12,6 +12,20 @@ REFUSALS_AT_ONCE: Final = 4
 #: Seconds until a write that failed is tried again.
 RETRY_INTERVAL: Final = 5.0
 
+#: Connections of the status port at once: probes and scrapers need one each. Others lose the one
+#: that is idle for longest.
+STATUS_CONNECTIONS: Final = 64
+
+#: Seconds in which the status port's answers may end when the process ends.
+STATUS_CLOSE_TIMEOUT: Final = 1.0
+
+#: Processors and memory of the init container that fetches a model's data. A fetch keeps less than
+#: half of that memory, however large the data are.
+FETCH_PROCESSORS: Final = "100m"
+FETCH_MEMORY: Final = "512Mi"
+
+# --- Unreachable pods -----------------------------------------------------------------------------
+
 #: Gateways that must report a pod as unreachable until it is deleted.
 GATEWAYS_THAT_AGREE: Final = 2
 
@@ -37,18 +51,6 @@ UNREACHABLE_NODE_TIME: Final = 60.0
 #: Pods that are deleted as unreachable within a time in seconds: this share of all, or one.
 DELETION_SHARE: Final = 0.1
 DELETION_WINDOW: Final = 60.0
-
-#: Connections of the status port at once: probes and scrapers need one each. Others lose the one
-#: that is idle for longest.
-STATUS_CONNECTIONS: Final = 64
-
-#: Seconds in which the status port's answers may end when the process ends.
-STATUS_CLOSE_TIMEOUT: Final = 1.0
-
-#: Processors and memory of the init container that fetches a model's data. A fetch keeps less than
-#: half of that memory, however large the data are.
-FETCH_PROCESSORS: Final = "100m"
-FETCH_MEMORY: Final = "512Mi"
 
 # --- Busy pods -----------------------------------------------------------------------------------
 #

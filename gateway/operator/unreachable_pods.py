@@ -127,6 +127,9 @@ class UnreachablePods:
                 await self._news.wait()
             await pause(self._clock, LOOK_DELAY)
 
+    def _by_uid(self) -> dict[str, ClusterObject]:
+        return {each["metadata"]["uid"]: each for each in self._pods.objects.values()}
+
     def _retry(self) -> float:
         return self._clock.time() + RETRY_INTERVAL
 
@@ -146,8 +149,7 @@ class UnreachablePods:
         agreed = self.reports.agreed(self._gateways.ready())
         if not (agreed or self._is_disrupted):
             return None
-        pods = {each["metadata"]["uid"]: each for each in self._pods.objects.values()}
-        self._told = {uid: line for uid, line in self._told.items() if uid in pods}
+        pods = self._by_uid()
         own = {uid: each for uid, each in pods.items() if model_of(each) and is_running(each)}
         reported = [own[each.uid] for each in agreed if each.uid in own]
         if self._stands_still(len(reported), len(own)):
@@ -229,9 +231,11 @@ class UnreachablePods:
         long the deleted one terminates.
         """
         now = self._clock.time()
+        pods = self._by_uid()
+        self._told = {uid: line for uid, line in self._told.items() if uid in pods}
         labelled = {
-            each["metadata"]["uid"]: each
-            for each in self._pods.objects.values()
+            uid: each
+            for uid, each in pods.items()
             if UNREACHABLE_LABEL in (each["metadata"].get("labels") or {})
         }
         self._labelled = {uid: self._labelled.get(uid, now) for uid in labelled}

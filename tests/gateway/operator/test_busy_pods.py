@@ -149,6 +149,7 @@ async def test_pods_with_streams_are_marked_and_let_go_later(busy):
 
 
 async def test_a_gateway_that_is_silent_makes_all_pods_busy_after_a_while(busy, caplog):
+    caplog.set_level(logging.INFO, "partway")
     busy.have("a", "idle")
     busy.have("leaves", deletionTimestamp="2026-11-30T04:00:00Z")
     await busy.have_gateways(g=READY)
@@ -162,10 +163,17 @@ async def test_a_gateway_that_is_silent_makes_all_pods_busy_after_a_while(busy, 
     await busy.rounds()
     assert (busy.costs(), busy.busy.unknown) == ({"a": "2", "idle": "1"}, {"g"})
     assert "the streams of a gateway are unknown" in caplog.text
+    busy.gateways.streams = {"g": {}}
+    await busy.rounds()
+    assert "a gateway tells its streams again gateway=g" in caplog.text
+    busy.gateways.streams = {}
+    await busy.rounds(LAST_STREAMS_COUNT + STREAMS_INTERVAL)
+    assert busy.busy.unknown == {"g"}
     await busy.have_gateways(h=READY)
     busy.gateways.streams = {"h": {}}
     await busy.rounds(COST_FALLS_AFTER + STREAMS_INTERVAL)
     assert (busy.costs(), busy.busy.unknown) == ({}, frozenset())
+    assert "a gateway is gone, so it has no streams gateway=g" in caplog.text
 
 
 async def test_a_gateway_without_a_process_has_no_streams(busy):
