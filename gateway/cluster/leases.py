@@ -46,7 +46,7 @@ class Leadership:
         wall_clock: returns epoch seconds, for people who read the Lease.
 
     Attributes:
-        follows_another: whether another process may have acted since this one did, or before it.
+        follows_another: whether this process has seen another's lease since it acted itself.
         is_known: whether the lease was read or made once.
     """
 
@@ -64,7 +64,7 @@ class Leadership:
         self._identity = identity
         self._clock = clock
         self._wall_clock = wall_clock
-        self.follows_another = True
+        self.follows_another = False
         self.is_known = False
         self._good_until = 0.0
         self._seen = ""
@@ -99,16 +99,16 @@ class Leadership:
             while True:
                 held = await self._acquired()
                 log.info(LogLine("leading", lease=self._name, identity=self._identity))
-                held = await self._while_held(held, work)
+                await self._while_held(held, work)
+                held = None
+                self.follows_another = False
                 log.warning(LogLine("not leading any more", lease=self._name, reason=self._trouble))
         finally:
             if held is not None and self.is_held:
                 await self._give_back(held)
 
-    async def _while_held(
-        self, held: ClusterObject, work: Callable[[], Awaitable[None]]
-    ) -> ClusterObject | None:
-        """Work and renew; return the lease if the work ends first, None once it is lost."""
+    async def _while_held(self, held: ClusterObject, work: Callable[[], Awaitable[None]]) -> None:
+        """Work and renew until the lease is lost, or the work fails."""
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renewed_until_lost(held), name="renewals of a lease")
         try:
@@ -119,7 +119,6 @@ class Leadership:
             await asyncio.wait((working, renewing))
         if not working.cancelled():
             working.result()
-        return None
 
     # --- The lease -------------------------------------------------------------------------------
 
@@ -144,7 +143,6 @@ class Leadership:
         try:
             found = await self._server.get(self._leases, self._name, seconds=LEASE_REQUEST)
         except NoSuchObject:
-            self.follows_another = False
             made = {
                 "apiVersion": _API_VERSION,
                 "kind": "Lease",
@@ -160,7 +158,8 @@ class Leadership:
         if version != self._seen:
             self._seen, self._seen_at = version, self._clock.time()
         holder = spec.get("holderIdentity")
-        self.follows_another = holder != self._identity
+        # Kept until this process has acted: a takeover may be stored though its answer is lost.
+        self.follows_another |= holder != self._identity
         is_over = self._clock.time() - self._seen_at >= LEASE_DURATION
         if holder and holder != self._identity and not is_over:
             self._tell(f"{holder} leads")
