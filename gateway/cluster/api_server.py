@@ -6,7 +6,7 @@ import json
 import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final
 
 import aiohttp
@@ -83,10 +83,9 @@ class ApiServer:
         Raises:
             VersionForgotten: the list took too long; list again.
         """
-        try:
+        with suppress(AnswerTooLarge):  # the pages of one list have one size
             return await self._listed(collection, PAGE_OBJECTS)
-        except AnswerTooLarge:  # the pages of one list have one size
-            return await self._listed(collection, PAGE_OBJECTS_IF_LARGE)
+        return await self._listed(collection, PAGE_OBJECTS_IF_LARGE)
 
     async def _listed(self, collection: Collection, page_objects: int) -> ObjectList:
         query = _selection(collection) | {"limit": str(page_objects)}

@@ -54,9 +54,8 @@ class ServerPresence:
                 self._note(str(error))
             except ClusterError:  # a refusal is an answer
                 self._note("")
-            except Exception as error:  # an answer of a form that nobody foresaw: look again
+            except Exception:  # of a form that nobody foresaw: look again
                 log.exception("a look at the API server has failed")
-                self._note(f"{type(error).__name__}: {error}")
             else:
                 self._note("")
 

@@ -20,7 +20,7 @@ from partway.gateway.cluster.answers import (
     WriteConflict,
 )
 from partway.gateway.cluster.api_server import ApiServer
-from partway.gateway.cluster.endpoint_slices import NO_PORT, ServiceInstance
+from partway.gateway.cluster.endpoint_slices import NO_PORT, InstancesFound, ServiceInstance
 from partway.gateway.cluster.watched_collection import WatchedCollection
 from partway.gateway.fleet.discovered.source import short_id
 from partway.gateway.operator.deletion_costs import (
@@ -144,19 +144,19 @@ class BusyPods:
     async def _read(self, gateways: tuple[ServiceInstance, ...], now: float) -> None:
         self._told.know([each.key for each in gateways], now)
         with_port = self._gateways.found(None)
-        self._note_trouble(with_port.trouble)
+        self._note_trouble(with_port)
         waiting = [*with_port.instances[:MAX_GATEWAYS]]
         reasons = {each.key: with_port.trouble for each in gateways}  # of those without a port
         too_many = f"there are {len(gateways)} gateways; the operator reads {MAX_GATEWAYS}"
         reasons |= {each.key: too_many for each in with_port.instances[MAX_GATEWAYS:]}
-        pods = self._known_pods().keys()
 
         async def read_some() -> None:
             while waiting:
                 gateway = waiting.pop()
                 try:
                     streams = await self._streams_of(gateway)
-                    self._told.tell(gateway.key, streams.of_pods(pods), now)
+                    known = streams.of_pods(self._known_pods().keys())
+                    self._told.tell(gateway.key, known, now)
                 except GatewaySilent as error:
                     reasons[gateway.key] = str(error)
 
@@ -176,15 +176,16 @@ class BusyPods:
                 raise
             return NO_STREAMS
 
-    def _note_trouble(self, trouble: str) -> None:
+    def _note_trouble(self, found: InstancesFound) -> None:
         """Log why gateways are not found, once when that changes."""
-        if trouble == self._trouble:
+        if found.trouble == self._trouble:
             return
-        self._trouble = trouble
+        self._trouble = found.trouble
         service = self._gateways.service
-        if trouble:
-            line = "gateways are not found by --gateways"
-            log.warning(LogLine(line, service=service, reason=trouble))
+        if found.trouble:
+            some = "some gateways" if found.instances else "gateways"
+            line = f"{some} are not found by --gateways"
+            log.warning(LogLine(line, service=service, reason=found.trouble))
         else:
             log.info(LogLine("gateways are found by --gateways", service=service))
 
@@ -204,8 +205,9 @@ class BusyPods:
         uids = {each.uid for each in pods}
         self._costs.keep_only(uids)
         self._failed &= uids
+        until = self._clock.time() + STREAMS_INTERVAL
         for change in self._most_urgent(self._changes(pods, now)):
-            if not await self._write(change) or self._clock.time() >= now + STREAMS_INTERVAL:
+            if not await self._write(change) or self._clock.time() >= until:
                 return  # the next round has fresh figures
 
     def _known_pods(self) -> dict[str, ClusterObject]:

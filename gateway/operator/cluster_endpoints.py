@@ -55,7 +55,7 @@ _PENDING: Final = Readiness("Pending", "Its Deployment is about to be created")
 _CHANGING: Final = Readiness("Progressing", "Its Deployment is about to be changed")
 
 #: Members of a pod's metadata that a change of its annotations changes, too.
-_NOT_READ: Final = frozenset({"annotations", "managedFields", "resourceVersion"})
+_CHANGED_WITH_ANNOTATIONS: Final = frozenset({"annotations", "managedFields", "resourceVersion"})
 
 #: Statuses of refusals that only another spec can change.
 _FOR_GOOD: Final = frozenset({400, 422})
@@ -157,7 +157,11 @@ class ClusterEndpoints:
     def _pod_changed(
         self, key: ObjectKey, now: ClusterObject | None, before: ClusterObject | None
     ) -> None:
-        if now is not None and before is not None and _read(now) == _read(before):
+        if (
+            now is not None
+            and before is not None
+            and _without_annotations(now) == _without_annotations(before)
+        ):
             return  # such as by BusyPods, for many pods at once
         self._changed(key, now, before)
         self.on_pod_change()
@@ -299,9 +303,11 @@ class ClusterEndpoints:
             return False
 
 
-def _read(pod: ClusterObject) -> ClusterObject:
-    """Return what matters of a pod: all but its annotations, and what changes with them."""
-    metadata = {key: each for key, each in pod["metadata"].items() if key not in _NOT_READ}
+def _without_annotations(pod: ClusterObject) -> ClusterObject:
+    """Return a pod without its annotations, and what each change of them changes."""
+    metadata = {
+        key: each for key, each in pod["metadata"].items() if key not in _CHANGED_WITH_ANNOTATIONS
+    }
     return {**pod, "metadata": metadata}
 
 

@@ -80,6 +80,12 @@ class GatewayPods:
 
     def found(self, port: int | str | None = None) -> InstancesFound:
         """Return all gateways, those that start and those that drain too; the port is as above."""
-        service = {"metadata": {"name": self._name}}
         slices = self.slices.objects.values()
+        if not slices:
+            why = (
+                f"Kubernetes has made no slice of the Service {self._name!r}; it must be there, "
+                "and its selector must match the gateways"
+            )
+            return InstancesFound(trouble=why)
+        service = {"metadata": {"name": self._name}}
         return find_instances(service, slices, port, loopback=self._is_local)

@@ -57,8 +57,8 @@ DELETION_WINDOW: Final = 60.0
 # Kubernetes asks writers of deletion costs not to write often, since each write goes to all that
 # watch pods. So costs are powers of two, fall late, and few are written at a time.
 
-#: Seconds between two reads of the gateways' open streams. A round of annotations ends after this
-#: time, so that the next one has fresh figures.
+#: Seconds between two reads of the gateways' open streams. The annotations after a read end within
+#: this time, so that the next ones have fresh figures.
 STREAMS_INTERVAL: Final = 10.0
 
 #: Gateways that are read. Each takes 0.05 s of CPU for the pages of 10,000 pods, and a rollout has

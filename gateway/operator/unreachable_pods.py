@@ -64,7 +64,8 @@ class UnreachablePods:
     """Deletes pods that gateways report; only those of DeployedModels.
 
     Args:
-        pods: the pods of DeployedModels. Each of their changes must be told to :meth:`look`.
+        pods: the pods of DeployedModels. Each of their changes, but of annotations alone,
+            must be told to :meth:`look`.
         gateways: those whose reports count. Their changes likewise.
         deletions: those that have been made.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from aiohttp import web
@@ -39,8 +39,11 @@ class PlayedGateways:
     def __init__(self) -> None:
         self.streams: dict[str, dict[str, int]] = {}
         self.error: type[GatewaySilent] = GatewaySilent
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
     async def read(self, gateway: ServiceInstance) -> GatewayStreams:
+        if self.meanwhile:
+            await self.meanwhile()
         told = self.streams.get(gateway.name)
         if told is None:
             raise self.error("no answer")
@@ -272,6 +275,23 @@ async def test_a_round_whose_writes_take_long_ends_and_the_next_one_has_fresh_fi
     assert busy.costs() == {"a": "4", "b": "2", "c": "8"}
 
 
+async def test_slow_reads_leave_time_for_all_writes(busy):
+    busy.have("a")
+    busy.gateways.streams = {"g": {"a": 2, "new": 1}}
+    await busy.have_gateways(g=DRAINS)
+    await eventually(lambda: busy.pods.objects)
+
+    async def slow() -> None:
+        busy.have("new")  # a pod may come while gateways are read
+        await eventually(lambda: len(busy.pods.objects) == 2)
+        busy.clock.advance(STREAMS_INTERVAL)
+
+    busy.gateways.meanwhile = slow
+    busy.busy.start()
+    await busy.until_read()
+    assert busy.costs() == {"a": "2", "new": "1"}
+
+
 async def test_a_pod_whose_change_fails_holds_up_no_other(busy, caplog):
     busy.have("a", "b", "c")
     busy.gateways.streams = {"g": {"a": 4, "b": 2, "c": 1}}
@@ -320,6 +340,11 @@ async def test_no_gateway_has_no_streams_and_that_is_said_once(busy, caplog):
     assert (busy.costs(), busy.busy.unknown) == ({}, frozenset())
     assert caplog.text.count("gateways are not found by --gateways") == 1
     assert "the Service 'gateways' has no pod" in caplog.text
+    busy.cluster.remove(*SLICES, empty["metadata"]["name"])
+    await eventually(lambda: not busy.followed.slices.objects)
+    await busy.rounds()
+    assert "has made no slice of the Service 'gateways'; it must be there" in caplog.text
+    assert caplog.text.count("gateways are not found by --gateways") == 2
     busy.gateways.streams = {"g": {}}
     await busy.have_gateways(g=READY)
     await busy.rounds()
