@@ -16,10 +16,10 @@ class _Follower(Protocol):
 
 
 class InstanceRoom:
-    """Shares the room for instances among those that follow Services: first come, first served.
+    """Shares the room for instances among those that follow Services.
 
-    A follower keeps its room as long as it has instances for it. Those that take streams come
-    first, and then those that had room before.
+    The first follower to ask for room keeps it as long as it has instances for it. Of its own
+    instances, those that take streams come first, and then those that had room before.
     """
 
     def __init__(self) -> None:
