@@ -135,7 +135,7 @@ def test_the_whole_of_it():
                             "key": f"node.kubernetes.io/{each}",
                             "operator": "Exists",
                             "effect": "NoExecute",
-                            "tolerationSeconds": 3,
+                            "tolerationSeconds": 20,
                         }
                         for each in taints
                     ],
@@ -320,7 +320,7 @@ def test_a_release_that_replaces_all_pods_is_a_decision():
     """
     given = annotated(with_data(), limits="memory=16Gi,nvidia.com/gpu=1", replicas="2")
     deployment = made(given).deployment
-    assert deployment["metadata"]["annotations"][MADE_OF] == "5e2126e2ac65b520"
+    assert deployment["metadata"]["annotations"][MADE_OF] == "a69635f4b43ebaea"
 
 
 def test_secrets_that_pull_the_image_of_the_fetch():
