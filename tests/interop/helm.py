@@ -45,7 +45,11 @@ def helm() -> str:
                 layer.extract("helm/helm", making)
         archive.unlink()
         (making / "helm" / "helm").chmod(0o755)
-        making.rename(where)
+        try:
+            making.rename(where)
+        except OSError:  # another check has made it meanwhile
+            assert where.exists()
+            shutil.rmtree(making)
     return str(where / "helm" / "helm")
 
 
