@@ -38,9 +38,9 @@ _PORT_NAME: Final = "http"
 #: The name of the container that serves the model.
 CONTAINER: Final = "model"
 
-#: Seconds that a pod stays on a node that Kubernetes calls lost. Its default, 300, is too long for a
-#: stream's client. But after an absence of the API server nodes are called lost until their kubelets
-#: are heard, which is up to 10 s and a retry.
+#: Seconds that a pod stays on a node that Kubernetes calls lost. Its default, 300, is too long for
+#: a stream's client. But after an absence of the API server nodes are called lost until their
+#: kubelets are heard, which is up to 10 s and a retry.
 _UNREACHABLE_SECONDS: Final = 20
 
 #: Seconds between two pings of a starting, and of a ready container, and how many may fail.
