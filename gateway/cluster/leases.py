@@ -143,6 +143,7 @@ class Leadership:
         try:
             found = await self._server.get(self._leases, self._name, seconds=LEASE_REQUEST)
         except NoSuchObject:
+            self.follows_another |= self.is_known  # somebody has deleted it
             made = {
                 "apiVersion": _API_VERSION,
                 "kind": "Lease",

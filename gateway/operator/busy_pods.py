@@ -104,7 +104,7 @@ class BusyPods:
         self._costs = DeletionCosts()
         self._of_gateways: dict[str, Mapping[str, str]] = {}  # annotations, by UID
         self._failed: set[str] = set()  # UIDs of pods whose last write has failed
-        self._trouble = ""  # why gateways were left out of the last round
+        self._trouble = ("", "")  # which gateways were left out of the last round, and why
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -178,14 +178,14 @@ class BusyPods:
 
     def _note_trouble(self, found: InstancesFound) -> None:
         """Log why gateways are not found, once when that changes."""
-        if found.trouble == self._trouble:
+        some = "some gateways" if found.instances else "gateways"
+        trouble = found.trouble and f"{some} are not found by --gateways"
+        if (trouble, found.trouble) == self._trouble:
             return
-        self._trouble = found.trouble
+        self._trouble = (trouble, found.trouble)
         service = self._gateways.service
-        if found.trouble:
-            some = "some gateways" if found.instances else "gateways"
-            line = f"{some} are not found by --gateways"
-            log.warning(LogLine(line, service=service, reason=found.trouble))
+        if trouble:
+            log.warning(LogLine(trouble, service=service, reason=found.trouble))
         else:
             log.info(LogLine("gateways are found by --gateways", service=service))
 

@@ -84,7 +84,7 @@ class GatewayPods:
         if not slices:
             why = (
                 f"Kubernetes has made no slice of the Service {self._name!r}; it must be there, "
-                "and its selector must match the gateways"
+                "and have a selector"
             )
             return InstancesFound(trouble=why)
         service = {"metadata": {"name": self._name}}

@@ -45,7 +45,7 @@ LOOK_DELAY: Final = 0.05
 DISRUPTION_PODS: Final = 2
 
 #: Seconds for which the node of a deleted pod gets no further pod of the same model. A cluster's
-#: node controller notices a lost node after 40 s (``--node-monitor-grace-period``).
+#: node controller notices a lost node after 40 to 50 s (``--node-monitor-grace-period``).
 UNREACHABLE_NODE_TIME: Final = 60.0
 
 #: Pods that are deleted as unreachable within a time in seconds: this share of all, or one.

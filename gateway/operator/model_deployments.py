@@ -39,8 +39,8 @@ _PORT_NAME: Final = "http"
 CONTAINER: Final = "model"
 
 #: Seconds that a pod stays on a node that Kubernetes calls lost. Its default, 300, is too long for
-#: a stream's client. But after an absence of the API server nodes are called lost until their
-#: kubelets are heard, which is up to 10 s and a retry.
+#: a stream's client. But after an absence of the API server a node is called lost until its
+#: kubelet is heard, which is up to 10 s and a retry.
 _UNREACHABLE_SECONDS: Final = 20
 
 #: Seconds between two pings of a starting, and of a ready container, and how many may fail.
@@ -361,8 +361,8 @@ def _unreachable() -> Iterator[Manifest]:
 def _not_beside_an_unreachable_pod(model: CustomObject) -> Manifest:
     """Keep a pod from the node of an unreachable one of its model.
 
-    That node looks free, since its pod is being deleted, and Kubernetes takes 40 s to notice its
-    loss. A pod on a node without a kubelet stays an object until the node is back or removed. A
+    That node looks free, since its pod is being deleted, and Kubernetes takes up to 50 s to notice
+    its loss. A pod on a node without a kubelet stays an object until the node is back or removed. A
     preference would not do: the spread of a model's pods prefers the free node, and weighs as much
     or more by default.
     """

@@ -1,6 +1,6 @@
 """UnreachablePods: pods that gateways cannot reach are deleted, so that others take their place.
 
-Kubernetes itself notices a lost node after 40 seconds, by default. A gateway notices a lost pod
+Kubernetes itself notices a lost node after 40 to 50 seconds. A gateway notices a lost pod
 within five. One gateway may be cut off itself, so two must agree. A partition may cut off both from
 many pods that serve others, so few pods are deleted at a time, and none while most are reported.
 """

@@ -149,8 +149,8 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_begin(server,
             one.clock.advance(LEASE_RENEWAL)
     assert passed == LEASE_DEADLINE < LEASE_DURATION
     await eventually(lambda: not one.works)
-    server.fault = lambda asked: None
     await settled(one)
+    server.fault = lambda asked: None
     await step(server, one, LEASE_LOOK)
     assert one.works
     assert not one.leadership.follows_another, "the lease was its own in between"
@@ -164,6 +164,7 @@ async def test_a_leader_whose_lease_was_taken_stops_at_once(server, candidates):
     await step(server, one, LEASE_RENEWAL)
     await eventually(lambda: not one.works)
     assert not one.leadership.is_held
+    await settled(one)
     while not one.works:
         await step(server, one, LEASE_LOOK)
     assert one.leadership.follows_another
@@ -179,6 +180,15 @@ async def test_a_takeover_that_was_made_though_its_answer_was_lost(server, candi
     assert spec(server)["holderIdentity"] == "two"
     assert not two.works
     server.after = lambda asked: None
+    await step(server, two, LEASE_LOOK)
+    assert two.works
+    assert two.leadership.follows_another
+
+
+async def test_a_lease_that_was_deleted(server, candidates):
+    await leading(server, candidates)
+    two = await waiting(server, candidates)
+    server.remove(*LEASES, "lease")
     await step(server, two, LEASE_LOOK)
     assert two.works
     assert two.leadership.follows_another

@@ -123,7 +123,7 @@ def _command_of(process: psutil.Process) -> list[str]:
 def _has_admin_socket(process: psutil.Process) -> bool:
     try:
         return any(each.laddr.endswith("admin.sock") for each in process.net_connections("unix"))
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):  # it has ended since it was found
+    except psutil.NoSuchProcess:  # it has ended since it was found
         return False
 
 
