@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ def cluster_programs() -> Path:
     """The folder of the built programs."""
     if os.geteuid():
         pytest.fail("a cluster needs Linux and root: it makes network namespaces", pytrace=False)
+    if Path(sys.executable).is_relative_to("/tmp"):
+        text = f"{sys.executable} is this Python; a pod has a /tmp of its own, so move the checkout"
+        pytest.fail(text, pytrace=False)
     try:
         return programs()
     except RuntimeError as error:

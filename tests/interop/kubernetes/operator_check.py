@@ -306,7 +306,8 @@ def is_killed_or(ready: Callable[[], bool], proxy: KillingProxy, number: int) ->
 
 def is_ready(applied: Applied, name: str) -> bool:
     return (
-        applied.endpoint(name).get("status") == "True" and applied.model(name)["reason"] == "Ready"
+        applied.endpoint(name).get("status") == "True"
+        and applied.model(name).get("reason") == "Ready"
     )
 
 
