@@ -19,6 +19,7 @@ from partway.gateway.apis.kubernetes.schemas import (
     LABEL_WORDS,
     SPECS,
     Cause,
+    cause,
     fault,
     faults,
 )
@@ -159,11 +160,7 @@ def _metadata_faults(metadata: Mapping[str, Any]) -> Iterator[Cause]:
     for member in metadata:
         path = f"metadata.{cut(safe(member), _SHOWN)}"
         if metadata[member] and member in _REFUSED:
-            yield {
-                "reason": "FieldValueForbidden",
-                "message": _REFUSED[member],
-                "field": path,
-            }
+            yield cause("FieldValueForbidden", path, _REFUSED[member])
         elif member not in _READ | _OF_SERVER | _REFUSED.keys():
             yield fault(path, "unknown field")
     for member in ("uid", "resourceVersion"):

@@ -279,10 +279,10 @@ def faults(member: SpecMember, value: object, path: str) -> Iterator[Cause]:
     """
     if type(value) is not _PYTHON[member.type]:
         found = "null" if value is None else type(value).__name__
-        yield _cause("FieldValueTypeInvalid", path, f"must be of type {member.type}, not {found}")
+        yield cause("FieldValueTypeInvalid", path, f"must be of type {member.type}, not {found}")
         return
     if member.handling is Handling.REFUSED and value not in member.harmless:
-        yield _cause("FieldValueForbidden", path, f"not supported: {member.why}")
+        yield cause("FieldValueForbidden", path, f"not supported: {member.why}")
         return
     yield from _value_faults(member, value, path)
     if isinstance(value, dict):
@@ -315,14 +315,14 @@ def _object_faults(member: SpecMember, value: Mapping[str, Any], path: str) -> I
             yield fault(f"{path}.{cut(name, _SHOWN)}", f"unknown field; {path} may have: {known}")
     for name, below in member.members.items():
         if below.needed and name not in value:
-            yield _cause("FieldValueRequired", f"{path}.{name}", "must be given")
+            yield cause("FieldValueRequired", f"{path}.{name}", "must be given")
 
 
 def fault(path: str, message: str) -> Cause:
-    return _cause("FieldValueInvalid", path, message)
+    return cause("FieldValueInvalid", path, message)
 
 
-def _cause(reason: str, path: str, message: str) -> Cause:
+def cause(reason: str, path: str, message: str) -> Cause:
     return {"reason": reason, "message": message, "field": path}
 
 

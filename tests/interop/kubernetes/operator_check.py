@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from partway.gateway.operator.cluster_check import NEEDED
+from tests.gateway.operator.a_cluster import labels_of_slice
 from tests.interop.kubernetes.cluster import Cluster
 from tests.interop.kubernetes.control_plane import Refused, until
 from tests.interop.kubernetes.killing_proxy import KillingProxy
@@ -363,12 +364,8 @@ def test_objects_that_the_schema_lets_through(operators: Operators, applied: App
 def have_gateways(operators: Operators, *pods: str) -> None:
     """Have the slice of the gateways' Service, as if these were its ready pods."""
     path = f"/apis/discovery.k8s.io/v1beta1/namespaces/{operators.namespace}/endpointslices"
-    labels = {
-        "kubernetes.io/service-name": GATEWAYS,
-        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
-    }
     made = {
-        "metadata": {"name": GATEWAYS, "labels": labels},
+        "metadata": {"name": GATEWAYS, "labels": labels_of_slice(GATEWAYS)},
         "addressType": "IPv4",
         "endpoints": [
             {"addresses": [f"10.0.0.{number}"], "targetRef": {"kind": "Pod", "name": pod}}
