@@ -53,6 +53,10 @@ class ServiceInstance:
     is_ready: bool = True
     is_terminating: bool = False
 
+    @property
+    def takes_streams(self) -> bool:
+        return self.is_ready and not self.is_terminating
+
 
 @dataclass(frozen=True, slots=True)
 class InstancesFound:
@@ -69,7 +73,7 @@ class InstancesFound:
     @property
     def has_ready(self) -> bool:
         """Whether an instance takes streams."""
-        return any(each.is_ready and not each.is_terminating for each in self.instances)
+        return any(each.takes_streams for each in self.instances)
 
 
 class ServiceRefused(Exception):

@@ -112,6 +112,6 @@ class Discovery(Service):
         if found.is_refused:
             log.warning(LogLine("the gateways cannot be counted", reason=found.trouble))
             return
-        ready = sum(each.is_ready and not each.is_leaving for each in found.instances)
+        ready = sum(each.takes_streams for each in found.instances)
         self._gateways.count(ready)
         log.info(LogLine("gateways are counted", gateways=self._gateways.number))

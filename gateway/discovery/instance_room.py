@@ -39,10 +39,8 @@ class InstanceRoom:
         room = MAX_DISCOVERED - self._total + before
         self._cut.discard(follower)
         if len(given) > room:
-            kept = sorted(
-                given,
-                key=lambda each: (each.is_leaving or not each.is_ready, each.key not in known),
-            )[:room]
+            best = sorted(given, key=lambda each: (not each.takes_streams, each.key not in known))
+            kept = best[:room]
             why = (
                 f"{len(given) - room} of {len(given)} instances are left out: a gateway follows at "
                 f"most {MAX_DISCOVERED}"

@@ -74,9 +74,7 @@ class GatewayPods:
                 without the port is left out. By default each gateway's port is :data:`NO_PORT`.
         """
         found = self.found(port).instances
-        return MappingProxyType(
-            {each.name: each for each in found if each.is_ready and not each.is_terminating}
-        )
+        return MappingProxyType({each.name: each for each in found if each.takes_streams})
 
     def found(self, port: int | str | None = None) -> InstancesFound:
         """Return all gateways, those that start and those that drain too; the port is as above."""

@@ -21,7 +21,7 @@ class FoundInstance:
         key: the same in all gateways, and no other instance ever has it.
         name: for people.
         address: an IP address and a port.
-        is_ready: whether it takes new streams.
+        is_ready: whether its system calls it ready.
         is_leaving: whether it is being stopped; it never becomes ready again.
     """
 
@@ -30,6 +30,10 @@ class FoundInstance:
     address: Address
     is_ready: bool = True
     is_leaving: bool = False
+
+    @property
+    def takes_streams(self) -> bool:
+        return self.is_ready and not self.is_leaving
 
 
 def short_id(name: str, key: str) -> str:
