@@ -307,7 +307,7 @@ def is_killed_or(ready: Callable[[], bool], proxy: KillingProxy, number: int) ->
 
 def is_ready(applied: Applied, name: str) -> bool:
     return (
-        applied.endpoint(name).get("status") == "True"
+        applied.endpoint(name).get("message") == "Endpoint Ready"  # of all its models
         and applied.model(name).get("reason") == "Ready"
     )
 
